@@ -145,6 +145,8 @@ pub struct OpenLog {
     /// What counts as superseded only while the machine runs on: up to which record.
     pub(crate) superseded: Ranges<u64>,
     pub(crate) boot: [u8; 16],
+    /// The log that was in the medium before, if this one was made over it.
+    replaced: Option<[u8; 16]>,
 }
 
 impl OpenLog {
@@ -163,8 +165,12 @@ impl OpenLog {
                 return Err(LogError::Damaged { at: 0, what: "no head is whole".to_owned() });
             }
         };
+        let name = found.log;
+        let make_over = |medium: &mut dyn Medium| {
+            OpenLog::make(medium, options).map(|log| OpenLog { replaced: Some(name), ..log })
+        };
         if found.is_void {
-            return OpenLog::make(medium, options);
+            return make_over(medium);
         }
         let mut log = OpenLog::scan(medium, found, options.boot)?;
         if log.head.identity != options.identity {
@@ -172,13 +178,13 @@ impl OpenLog {
                 let (found, wanted) = (log.head.identity, options.identity.clone());
                 return Err(LogError::OtherSsd { found, wanted, records: log.records.len() as u64 });
             }
-            return OpenLog::make(medium, options);
+            return make_over(medium);
         }
         if log.head.size != options.size {
             if !log.latest.is_empty() {
                 return Err(LogError::OtherSize { found: log.head.size, wanted: options.size });
             }
-            return OpenLog::make(medium, options);
+            return make_over(medium);
         }
         if let Some(entry) = log.latest.iter().find(|entry| entry.end > options.device_size) {
             let what = format!("data of byte {} of an SSD of {} bytes", entry.start, options.device_size);
@@ -211,6 +217,7 @@ impl OpenLog {
             latest: Ranges::default(),
             superseded: Ranges::default(),
             boot: options.boot,
+            replaced: None,
             head,
         };
         // Both places: a head of an earlier log must not be found again.
@@ -270,7 +277,18 @@ impl OpenLog {
         let live: std::collections::HashSet<u64> = latest.iter().map(|entry| entry.value).collect();
         found.retain(|found| live.contains(&found.sequence));
         let space = Space::new(head.size, head.tail, next);
-        Ok(OpenLog { space, next_sequence: sequence, records, found, latest, superseded, boot, head })
+        let replaced = None;
+        Ok(OpenLog {
+            space,
+            next_sequence: sequence,
+            records,
+            found,
+            latest,
+            superseded,
+            boot,
+            replaced,
+            head,
+        })
     }
 
     /// Takes the data that the SSD does not have yet. The caller keeps it, by the numbers of its records.
@@ -285,6 +303,22 @@ impl OpenLog {
             let first = self.space.physical(record.at);
             (0..=record.length / BLOCK).map(move |block| first + block * BLOCK)
         })
+    }
+
+    /// Its name, which no other log has.
+    pub fn name(&self) -> [u8; 16] {
+        self.head.log
+    }
+
+    /// The number of this opening: higher than that of every earlier one of this log.
+    pub fn epoch(&self) -> u64 {
+        self.head.epoch
+    }
+
+    /// Whether it has all data that the opening `epoch` of log `name` may have had: it is a later opening of that log, or was made over
+    /// it after all of its data had been written to the SSD.
+    pub fn follows(&self, name: [u8; 16], epoch: u64) -> bool {
+        self.replaced == Some(name) || self.head.log == name && self.head.epoch > epoch
     }
 
     /// Bytes that the SSD does not have yet.

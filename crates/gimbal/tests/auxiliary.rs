@@ -231,6 +231,72 @@ fn a_failing_store_loses_nothing_and_the_target_goes_on() {
 }
 
 #[test]
+fn a_start_without_the_log_that_has_data_is_refused() {
+    let mut bed = Bed::in_a_log("auxiliary-without", "");
+    bed.start();
+    let mut verifier = Verifier::connect(bed.address, NQN, 9, TENANTS, RETRY);
+    verifier.run(600);
+    bed.kill();
+    // Where each start is refused nothing changes, so the data is there at the end.
+    fs::copy(bed.file("log"), bed.file("older")).expect("ours");
+    let with_log = fs::read_to_string(bed.file("gimbal.toml")).expect("ours");
+    verifier.expect_loss();
+    bed.start();
+    verifier.run(600);
+    verifier.expect_loss();
+    bed.kill();
+    let refused = |bed: &Bed, why: &str| {
+        let said = bed.refusal();
+        assert!(said.contains("may have flushed data in the log") && said.contains(why), "{said}");
+        assert!(said.contains("stop in order") && said.contains("remove "), "it says what to do: {said}");
+        said
+    };
+    let whole = fs::read(bed.file("log")).expect("ours");
+    // The table is taken out.
+    let (before, after) =
+        (with_log.find("[device.ais]").expect("there"), with_log.find("[[subsystem]]").expect("there"));
+    fs::write(bed.file("gimbal.toml"), [&with_log[..before], &with_log[after..]].concat()).expect("writable");
+    refused(&bed, "no log is configured");
+    // The store is memory.
+    bed.configure("a", "store = \"ram\"\nsize = \"16M\"");
+    refused(&bed, "no log is configured");
+    // The log is removed, and made anew.
+    bed.configure("a", &bed.log(""));
+    fs::rename(bed.file("log"), bed.file("aside")).expect("ours");
+    refused(&bed, "another one, a new one, or an older copy");
+    // An older copy is put in its place.
+    fs::copy(bed.file("older"), bed.file("log")).expect("ours");
+    refused(&bed, "another one, a new one, or an older copy");
+    // The right one: nothing is lost, and after an orderly end it is not needed any more.
+    fs::write(bed.file("log"), &whole).expect("ours");
+    bed.start();
+    verifier.sweep();
+    verifier.run(600);
+    verifier.settle();
+    bed.stop();
+    fs::remove_file(bed.file("log")).expect("ours");
+    fs::write(bed.file("gimbal.toml"), [&with_log[..before], &with_log[after..]].concat()).expect("writable");
+    let mut command = process::gimbal();
+    command.args(["serve", "-c"]).arg(bed.file("gimbal.toml"));
+    bed.target = Some(Process::start_with_log(&mut command));
+    verifier.sweep();
+    // Killed again, and the data is given up.
+    bed.stop();
+    bed.configure("a", &bed.log(""));
+    bed.start();
+    verifier.run(600);
+    verifier.expect_loss();
+    bed.kill();
+    bed.configure("a", "store = \"ram\"\nsize = \"16M\"");
+    let said = refused(&bed, "no log is configured");
+    let note = said.trim_end().rsplit("remove ").next().expect("it names the note").trim().to_owned();
+    fs::remove_file(&note).unwrap_or_else(|error| panic!("{note}: {error}"));
+    bed.start();
+    bed.stop();
+    bed.clean_up();
+}
+
+#[test]
 fn a_damaged_log_is_refused_and_left_alone() {
     let mut bed = Bed::in_a_log("auxiliary-damaged", "");
     bed.start();

@@ -119,16 +119,23 @@ fn sees_namespaces_change(kernel: Kernel) {
     let scratch = Scratch::new(&format!("reload-{kernel:?}"));
     let mut target = Target::start(&scratch, Medium::File);
     let mut guest = Walk::new(kernel, "reload", target.address(), NQN).start();
-    let third = |text: String, size: &str| {
+    let third = |text: String, fields: &str| {
         let others = text.split(THIRD).next().expect("the first part").to_owned();
-        let third = if size.is_empty() { String::new() } else { format!("{THIRD}size = \"{size}\"\n") };
+        let third = if fields.is_empty() { String::new() } else { format!("{THIRD}{fields}\n") };
         // The file grows once, and keeps that size.
         format!("{}{third}", others.replace("size = \"128M\"", "size = \"192M\""))
     };
     for _ in 0..2 {
-        for (wish, size) in [("add", "32M"), ("grow", "64M"), ("shrink", "16M"), ("remove", "")] {
+        for (wish, fields) in [
+            ("add", "size = \"32M\""),
+            ("grow", "size = \"64M\""),
+            ("shrink", "size = \"16M\""),
+            ("protect", "size = \"16M\"\nread_only = true"),
+            ("release", "size = \"16M\""),
+            ("remove", ""),
+        ] {
             guest.wait_for(&format!("{wish} namespace 3"));
-            target.reload(|text| third(text, size));
+            target.reload(|text| third(text, fields));
         }
     }
     guest.finish();

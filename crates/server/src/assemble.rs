@@ -47,6 +47,12 @@ pub enum SubsystemError {
         /// The smallest block size of the device.
         least: u32,
     },
+    /// The namespace is to be erased when it is removed, and its device cannot be written.
+    #[error("namespace {nsid} has wipe_on_remove = true, and its device is read-only; remove one of the two")]
+    CannotWipe {
+        /// The namespace's number.
+        nsid: u32,
+    },
     /// The `nvme` crate refuses the configuration.
     #[error("{0}")]
     Refused(nvme::subsystem::ConfigError),
@@ -114,6 +120,9 @@ pub(crate) fn place(
         let (asked, least) = (namespace.block_size, device.block_size_min);
         return Err(SubsystemError::BlockSize { nsid, asked, least });
     }
+    if namespace.wipe_on_remove && device.read_only {
+        return Err(SubsystemError::CannotWipe { nsid });
+    }
     let block_size =
         if namespace.block_size == BlockSize::B512.bytes() { BlockSize::B512 } else { BlockSize::B4096 };
     let room = device.size.saturating_sub(namespace.offset);
@@ -127,6 +136,7 @@ pub(crate) fn place(
     (info.uuid, info.nguid, info.eui64) = (Some(ids.uuid), Some(ids.nguid), Some(ids.eui64));
     info.zeroes_after_deallocate = device.discard_zeroes;
     info.thin = device.thin;
+    info.read_only = namespace.read_only || device.read_only;
     let offset = namespace.offset.get();
     Ok((info, Placement { device: *slot, offset, block_log2: block_size.log2() }))
 }

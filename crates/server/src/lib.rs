@@ -61,5 +61,6 @@ pub use server::{
 };
 pub use state::{StateError, prepare_state_directory};
 pub use stats::{
-    AuxiliaryStats, Counters, ExtraReadStats, SsdStats, Stats, TenantStats, ThreadStats, Transferred, TurnStats,
+    AuxiliaryStats, Counters, ExtraReadStats, SsdStats, Stats, TenantStats, ThreadStats, Transferred,
+    TurnStats,
 };

@@ -1,8 +1,8 @@
 #!/bin/bash
 # reload.sh - the target's configuration changes while a host is connected: a namespace appears by
-# itself, grows, shrinks and disappears by itself, and IO on the other namespace never notices. The
-# harness changes the configuration and sends SIGHUP when it reads "add", "grow", "shrink" or
-# "remove" namespace 3.
+# itself, grows, shrinks, becomes read-only and writable, and disappears by itself, and IO on the other namespace never notices. The
+# harness changes the configuration and sends SIGHUP when it reads "add", "grow", "shrink", "protect",
+# "release" or "remove" namespace 3.
 # shellcheck source=tests/guest/walks/lib.sh
 . /walks/lib.sh
 begin
@@ -39,6 +39,16 @@ for round in 1 2; do
 	echo "shrink namespace 3"
 	until_true 60 "$disk to shrink" has_mib 16
 	writes_and_reads 15
+
+	echo "protect namespace 3"
+	is_read_only() { [ "$(blockdev --getro "$disk")" = "$1" ]; }
+	until_true 60 "$disk to become read-only" is_read_only 1
+	! dd if=/dev/zero of="$disk" bs=1M count=1 oflag=direct conv=notrunc status=none 2>/dev/null || fail "$disk was written"
+	[ "$(sum "$disk" 15 1)" = "$(sha256sum </tmp/written | cut -d' ' -f1)" ] || fail "$disk cannot be read"
+
+	echo "release namespace 3"
+	until_true 60 "$disk to become writable" is_read_only 0
+	writes_and_reads 0
 
 	echo "remove namespace 3"
 	is_gone() { ! disk_of 3; }

@@ -82,7 +82,7 @@ impl Default for Limits {
             queue_entries_max: 1024,
             controllers_max: 1024,
             controllers_per_host_max: 64,
-            namespaces_max: 1024,
+            namespaces_max: 4096,
             ana_groups_max: 32,
             keep_alive_max: u32::MAX,
             event_requests_max: 4,

@@ -154,7 +154,7 @@ impl Subsystem {
     fn dataset_management(&self, slot: usize, sqe: &Sqe, data: Option<&[u8]>) -> Result<Action, Status> {
         let namespace = self.namespaces.get(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
         admit(namespace, self.controller(slot).identity(), Access::Write)?;
-        if namespace.read_only {
+        if namespace.read_only && sqe.cdw11() & dataset::DEALLOCATE != 0 {
             return Err(Status::WRITE_PROTECTED);
         }
         let count = (sqe.cdw10() & 0xff) as usize + 1;

@@ -258,6 +258,15 @@ impl Subsystem {
         Ok(())
     }
 
+    /// Makes a namespace read-only, or writable again, and sends the hosts an event.
+    pub fn protect_namespace(&mut self, nsid: u32, read_only: bool) -> Result<(), ConfigError> {
+        let namespace = self.namespaces.get_mut(nsid).ok_or(ConfigError::NoSuchNamespace(nsid))?;
+        namespace.read_only = read_only;
+        namespace.info.read_only = read_only;
+        self.namespace_changed(nsid);
+        Ok(())
+    }
+
     /// Sets the number of allocated blocks of a namespace, for Identify. Does nothing if the namespace does
     /// not exist.
     pub fn set_allocated(&mut self, nsid: u32, blocks: u64) {

@@ -312,7 +312,7 @@ fn an_inactive_namespace_is_all_zeroes_and_an_invalid_one_is_refused() {
     let mut world = World::io();
     let admin = world.remote(&host(1)).admin;
     assert_eq!(world.identify(admin, cns::NAMESPACE, 7), Ok(vec![0; 4096]));
-    for nsid in [0, 1025, NSID_ALL] {
+    for nsid in [0, 4097, NSID_ALL] {
         assert_eq!(world.identify(admin, cns::NAMESPACE, nsid), Err(Status::INVALID_NAMESPACE), "{nsid}");
         assert_eq!(
             world.identify(admin, cns::NAMESPACE_DESCRIPTORS, nsid),

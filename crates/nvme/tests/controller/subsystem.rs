@@ -482,7 +482,7 @@ fn commands_out_of_range_are_refused() {
     assert_eq!(status(read(0, 2049), (1 << 20) + 512), Status::INVALID_FIELD);
     assert_eq!(status(read(0, 1), 4096), Status::DATA_SGL_LENGTH_INVALID);
     assert_eq!(status(io_command(nvm::WRITE, 0, 2), 512), Status::DATA_SGL_LENGTH_INVALID);
-    for nsid in [0, 2, 1024, 1025, u32::MAX] {
+    for nsid in [0, 2, 4096, 4097, u32::MAX] {
         assert_eq!(status(read(0, 1).with_nsid(nsid), 512), Status::INVALID_NAMESPACE, "nsid {nsid}");
     }
     assert_eq!(status(read(0, 1).with_flags(0x41), 512), Status::INVALID_FIELD, "fused");
@@ -617,12 +617,12 @@ fn inconsistent_configurations_are_refused() {
     assert_eq!(refused(|config| config.limits.in_capsule_max = 8), ConfigError::InCapsuleLimit(8));
     let none = refused(|config| config.limits.io_queues_max = 0);
     assert_eq!(none.to_string(), "io_queues_max is 0; it must be from 1 to 65534");
-    let nsid = 1025;
+    let nsid = 4097;
     assert_eq!(
         refused(|config| {
-            config.namespaces.insert(1025, NamespaceInfo::new(BlockSize::B512, 1));
+            config.namespaces.insert(4097, NamespaceInfo::new(BlockSize::B512, 1));
         }),
-        ConfigError::NamespaceId { nsid, most: 1024 }
+        ConfigError::NamespaceId { nsid, most: 4096 }
     );
     let mut subsystem = Subsystem::new(config()).expect("a good configuration");
     let info = NamespaceInfo::new(BlockSize::B512, 1);

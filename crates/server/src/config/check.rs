@@ -498,8 +498,8 @@ fn is_same_place(one: &SocketAddr, other: &SocketAddr) -> bool {
     one.port() != 0 && one.port() == other.port() && is_same_address
 }
 
-/// The largest namespace number: what one page of the list of active namespaces (CNS 02h) holds.
-const NSID_MAX: u32 = 1024;
+/// The largest namespace number, as the `nvme` crate has it by default: hosts read the list of active namespaces (CNS 02h) in pages of 1024.
+const NSID_MAX: u32 = 4096;
 /// Unnamed hosts of one address: each has a whole part of its weight.
 const HOSTS_PER_ADDRESS_MAX: u32 = 1024;
 /// A device's replies: what one connection may hold of them; also the least of a second.

@@ -16,6 +16,8 @@ pub struct DeviceConfig {
     pub kind: DeviceKind,
     /// Share it although something else uses it: a mount, swap, LVM, another process.
     pub force: bool,
+    /// Whether it is served without letting anybody write; `None`: if it cannot be written.
+    pub read_only: Option<bool>,
     /// What to do if it is a file with holes that its file system has no room for.
     pub overcommit: Overcommit,
     /// Who goes to it next, and when.
@@ -43,6 +45,7 @@ impl DeviceConfig {
             name: name.to_owned(),
             kind,
             force: false,
+            read_only: None,
             overcommit: Overcommit::default(),
             scheduler: SchedulerConfig::default(),
             ais: None,

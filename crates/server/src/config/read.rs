@@ -220,6 +220,7 @@ fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
     let (is_disk, is_null) =
         (matches!(kind, DeviceKind::Block { .. }), matches!(kind, DeviceKind::Null { .. }));
     let force = !is_null && table.truth(findings, "force").unwrap_or(false);
+    let read_only = table.truth(findings, "read_only");
     let overcommit = match is_disk || is_null {
         true => Overcommit::default(),
         false => table.choice(findings, "overcommit", &overcommits).unwrap_or_default(),
@@ -228,6 +229,7 @@ fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
         name,
         kind,
         force,
+        read_only,
         overcommit,
         scheduler: scheduler(table, findings),
         ais: table.table(findings, "ais").map(|table| ais::read(table, findings)),
@@ -341,6 +343,7 @@ fn namespace(table: &mut Fields<'_, '_>, findings: &mut Findings) -> NamespaceCo
         eui64: table.take(findings, "eui64", "an EUI64: 16 hexadecimal digits, not all zero", |value| {
             crate::identity::parse_eui64(value.as_str()?)
         }),
+        read_only: table.truth(findings, "read_only").unwrap_or(default.read_only),
         wipe_on_remove: table.truth(findings, "wipe_on_remove").unwrap_or(default.wipe_on_remove),
         ..default
     }

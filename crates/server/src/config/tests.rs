@@ -152,7 +152,7 @@ block_size = 520
     for expected in [
         "g.toml:2: listen: ",
         "g.toml:6: device[0].size: \"1Q\" is not a size",
-        "g.toml:7: device[0].colour: unknown field; known fields: name, kind, size, scheduler",
+        "g.toml:7: device[0].colour: unknown field; known fields: name, kind, size, read_only, scheduler",
         "g.toml:9: device[1].name: two devices are called \"a\"",
         "g.toml:11: device[1].size: 10001 B is not a multiple of 4 KiB",
         "g.toml:12: device[1].speed: 0 is not a factor",

@@ -62,6 +62,10 @@ pub(crate) fn problems(old: &Config, new: &Config, home_of: impl Fn(&str) -> Opt
         if before.ais != device.ais {
             report(field("ais"), "cannot change while the device is shared".into(), AT_START);
         }
+        if before.read_only != device.read_only {
+            let advice = "set read_only of its namespaces, which can change; or put the old value back until the target is started again";
+            report(field("read_only"), "cannot change while the device is shared".into(), advice);
+        }
         if before.faults != device.faults {
             report(field("fault"), "cannot change while the device is shared".into(), AT_START);
         }

@@ -3,6 +3,7 @@
 //! The user may have typed a flag or written a file. Where their names differ, the text has both.
 
 use super::in_use::User;
+use crate::state::StateError;
 use ssd::ProfileError;
 use std::fmt;
 use std::io;
@@ -65,6 +66,46 @@ pub enum DeviceError {
         /// What the configuration says.
         wanted: Bytes,
     },
+    /// Its name leads elsewhere since it was opened.
+    #[error(
+        "{path}: {}; the target goes on with {served}. Give that its name back and reload; or, to serve what has the name now, remove \
+         the device, reload, add it and reload again, or start the target again",
+        if *exists { "is now another file or disk than the one that is served" } else { "no longer exists under this name" },
+        path = .path.display()
+    )]
+    Replaced {
+        /// The name.
+        path: PathBuf,
+        /// Whether it leads anywhere now.
+        exists: bool,
+        /// What is open.
+        served: String,
+    },
+    /// It cannot be written, and is configured to be writable.
+    #[error(
+        "{}: cannot be written: {why}; make it writable, or open it read-only (in a configuration, leave read_only = false out)",
+        .path.display()
+    )]
+    ReadOnly {
+        /// The device.
+        path: PathBuf,
+        /// What says so.
+        why: String,
+    },
+    /// Its file was cut while it was served.
+    #[error(
+        "{path}: was cut to {found} ({} bytes) while {before} of it were served: what was behind is lost; restore the file and start the \
+         target again, or take the loss: leave out the size, and make its namespaces smaller",
+        .found.get(), path = .path.display()
+    )]
+    Cut {
+        /// The file.
+        path: PathBuf,
+        /// Its length now.
+        found: Bytes,
+        /// The size that is served.
+        before: Bytes,
+    },
     /// Somebody else uses it. The users, as far as they are known.
     #[error(
         "{}: is in use: {}; end that first; to share it all the same, at the risk of destroying what is on it: --force, or in a \
@@ -104,6 +145,28 @@ pub enum DeviceError {
         /// Why.
         error: ais::LogError,
     },
+    /// Data of it may be in a log that is not open.
+    #[error(
+        "device {device:?} may have flushed data in the log {} (up to {size}), because the target was killed: {why}, and without that data \
+         the blocks read as they were before. Configure that log again ([device.ais]), start, and stop in order (SIGTERM): then the device has \
+         all of it. To give the data up, remove {}",
+        .path.display(), .note.display()
+    )]
+    LogMissing {
+        /// The device's name.
+        device: String,
+        /// Where the log was.
+        path: PathBuf,
+        /// The size of the log.
+        size: Bytes,
+        /// What is there instead.
+        why: &'static str,
+        /// The file of the note.
+        note: PathBuf,
+    },
+    /// The state directory does not say whether data of it is in a log.
+    #[error("{0}")]
+    State(StateError),
     /// The profile of an emulated SSD cannot be read.
     #[error("{0}")]
     Profile(ProfileError),
@@ -174,7 +237,7 @@ fn advice(error: &io::Error) -> Option<&'static str> {
             Some("run the target as root, or as a user with permission to read and write it")
         }
         io::ErrorKind::NotFound => Some("its folder does not exist"),
-        io::ErrorKind::ReadOnlyFilesystem => Some("it is read-only, and a target has to write"),
+        io::ErrorKind::ReadOnlyFilesystem => Some("the file system is mounted read-only"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some("make room, or make it smaller"),
         io::ErrorKind::FileTooLarge => {
             Some("the file system or the limit of the process (ulimit -f) does not allow such a large file")

@@ -6,6 +6,7 @@
 //! Not every file system supports discard and write-zeroes. An unsupported discard does nothing and succeeds (NVMe allows deallocated
 //! blocks to keep their contents). Unsupported zeroes in a regular file are made by a hole.
 
+use super::file_end::FileEnd;
 use super::offload::Shortcuts;
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use crate::slab::{Key, Slab};
@@ -13,6 +14,7 @@ use reactor::{DiskAccess, DiskOp, IoBuffer, NvmeNamespace, Reactor, Token};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use tracing::warn;
 use units::{Bytes, Instant, Nanos};
 
@@ -30,6 +32,8 @@ enum Fallback {
 struct Started {
     tag: u64,
     at: Instant,
+    /// The bytes that it is about.
+    range: Range<u64>,
     fallback: Fallback,
 }
 
@@ -39,8 +43,8 @@ const STORE_BIT: u64 = 1 << 63;
 /// A file or block device of the reactor.
 pub(crate) struct FileDevice {
     file: Token,
-    /// Whether a hole reads as zeros: true for a regular file, unknown for a block device.
-    is_regular: bool,
+    /// The end of a regular file, in which holes read as zeros; `None` for a disk.
+    end: Option<FileEnd>,
     shortcuts: Shortcuts,
     started: Slab<Started>,
     refused: VecDeque<(Key, DiskOp)>,
@@ -52,24 +56,30 @@ pub(crate) struct FileDevice {
 }
 
 impl FileDevice {
-    /// A device on a regular file. The reactor takes the file.
-    pub(crate) fn start(file: File, reactor: &mut Reactor) -> io::Result<FileDevice> {
+    /// Device `name` on a regular file. The reactor takes the file.
+    pub(crate) fn start(file: File, name: &str, reactor: &mut Reactor) -> io::Result<FileDevice> {
         let shortcuts = Shortcuts::of(&file, true);
-        FileDevice::over(file, DiskAccess::File, shortcuts, reactor)
+        let end = Some(FileEnd::of(&file, name)?);
+        Ok(FileDevice { end, ..FileDevice::over(file, DiskAccess::File, shortcuts, reactor)? })
     }
 
     /// A device on a block device, polled or not.
     pub(crate) fn start_disk(file: File, is_polled: bool, reactor: &mut Reactor) -> io::Result<FileDevice> {
         let shortcuts = Shortcuts::of(&file, false);
         let access = if is_polled { DiskAccess::Polled } else { DiskAccess::File };
-        Ok(FileDevice { is_regular: false, ..FileDevice::over(file, access, shortcuts, reactor)? })
+        FileDevice::over(file, access, shortcuts, reactor)
     }
 
-    /// The auxiliary store of another device on this reactor.
-    pub(crate) fn start_store(file: File, is_block: bool, reactor: &mut Reactor) -> io::Result<FileDevice> {
+    /// The auxiliary store of device `name` on this reactor.
+    pub(crate) fn start_store(
+        file: File,
+        is_block: bool,
+        name: &str,
+        reactor: &mut Reactor,
+    ) -> io::Result<FileDevice> {
         let device = match is_block {
             true => FileDevice::start_disk(file, false, reactor)?,
-            false => FileDevice::start(file, reactor)?,
+            false => FileDevice::start(file, name, reactor)?,
         };
         Ok(FileDevice { tag_bit: STORE_BIT, ..device })
     }
@@ -89,7 +99,7 @@ impl FileDevice {
         let shortcuts = Shortcuts::of_namespace(namespace.has_write_zeroes);
         let access = DiskAccess::Nvme { namespace, is_polled };
         let device = FileDevice::over(file, access, shortcuts, reactor)?;
-        Ok(FileDevice { is_regular: false, _disk: Some(disk), ..device })
+        Ok(FileDevice { _disk: Some(disk), ..device })
     }
 
     fn over(
@@ -100,7 +110,14 @@ impl FileDevice {
     ) -> io::Result<FileDevice> {
         let file = reactor.add_disk(file.into(), access)?;
         let (started, refused, done) = (Slab::new(), VecDeque::new(), Vec::new());
-        Ok(FileDevice { file, is_regular: true, shortcuts, started, refused, done, tag_bit: 0, _disk: None })
+        Ok(FileDevice { file, end: None, shortcuts, started, refused, done, tag_bit: 0, _disk: None })
+    }
+
+    /// Whether all of `range` is there: always, but for a file that another program has cut.
+    fn expect(&mut self, now: Instant, range: &Range<u64>, changes: bool) -> io::Result<()> {
+        let Some(end) = &mut self.end else { return Ok(()) };
+        let started = &self.started;
+        end.expect(now, range, changes, |number| started.get(Key::from_bits(number)).is_none())
     }
 
     fn give(&mut self, reactor: &mut Reactor, key: Key, op: DiskOp) {
@@ -125,6 +142,17 @@ impl Device for FileDevice {
 
     fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo) {
         let DeviceIo { tag, offset, length, op } = io;
+        let range = offset..offset + length;
+        let is_flush = matches!(op, DeviceOp::Flush);
+        let changes = !is_flush && !matches!(op, DeviceOp::Read(_));
+        if !is_flush && let Err(error) = self.expect(now, &range, changes) {
+            let buffer = match op {
+                DeviceOp::Read(buffer) | DeviceOp::Write { buffer, .. } => Some(buffer),
+                DeviceOp::Flush | DeviceOp::Discard | DeviceOp::WriteZeroes => None,
+            };
+            let (latency, late) = (Nanos::ZERO, Nanos::ZERO);
+            return self.done.push(DeviceDone { tag, result: Err(error), buffer, latency, late });
+        }
         let (op, fallback) = match op {
             DeviceOp::Read(buffer) => {
                 let range = 0..buffer.len();
@@ -136,12 +164,15 @@ impl Device for FileDevice {
             }
             DeviceOp::Flush => (DiskOp::Fdatasync, Fallback::Fail),
             DeviceOp::Discard => (DiskOp::Discard { offset, length }, Fallback::Nothing),
-            DeviceOp::WriteZeroes if self.is_regular => {
+            DeviceOp::WriteZeroes if self.end.is_some() => {
                 (DiskOp::WriteZeroes { offset, length }, Fallback::Hole { offset, length })
             }
             DeviceOp::WriteZeroes => (DiskOp::WriteZeroes { offset, length }, Fallback::Fail),
         };
-        let key = self.started.insert(Started { tag, at: now, fallback });
+        let key = self.started.insert(Started { tag, at: now, range: range.clone(), fallback });
+        if changes && let Some(end) = &mut self.end {
+            end.on_write(key.to_bits(), range);
+        }
         self.give(reactor, key, op);
     }
 
@@ -159,6 +190,11 @@ impl Device for FileDevice {
             _ => result,
         };
         let started = self.started.remove(key).expect("found above");
+        if let (Err(error), Some(end)) = (&result, &mut self.end)
+            && error.kind() == io::ErrorKind::UnexpectedEof
+        {
+            end.on_short_read(&started.range);
+        }
         let latency = now.saturating_since(started.at);
         self.done.push(DeviceDone { tag: started.tag, result, buffer, latency, late: Nanos::ZERO });
     }

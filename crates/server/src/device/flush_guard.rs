@@ -96,6 +96,10 @@ impl Device for FlushGuard {
         self.inner.settle();
     }
 
+    fn on_settled(&mut self) {
+        self.inner.on_settled();
+    }
+
     fn auxiliary(&self) -> Option<AuxiliaryStats> {
         self.inner.auxiliary()
     }

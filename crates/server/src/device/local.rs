@@ -11,7 +11,7 @@
 //! Holds: what another program uses is refused (`tests/ssdtest.rs` of the crate `gimbal`, with real loop devices).
 
 use super::error::DeviceError;
-use super::open::{Wanted, is_block_device, open_disk, open_file, over_local};
+use super::open::{Wanted, Writing, is_block_device, open_disk, open_file, over_local};
 use super::{Device, DeviceDone, DeviceIo, DeviceOp, OpenDevice};
 use reactor::{Backend, Clock, Event, IoBuffer, Options, Reactor};
 use rustix::fs::SeekFrom;
@@ -92,11 +92,13 @@ impl LocalDevice {
             is_block => (is_block?, None),
         };
         let open = |direct| {
-            if is_block {
-                return open_disk(path, direct, force, !read_only);
-            }
-            let create = size.is_some();
-            open_file(path, Wanted { size, create, direct, force, writes: !read_only })
+            let writing = if read_only { Writing::Never } else { Writing::Must };
+            let opened = if is_block {
+                open_disk(path, direct, force, writing)
+            } else {
+                open_file(path, Wanted { size, create: size.is_some(), direct, force, writing })
+            };
+            opened.map(|opened| opened.file)
         };
         let (file, is_direct) = match open(true) {
             Err(DeviceError::NoDirectIo(_)) => (open(false)?, false),

@@ -19,7 +19,9 @@ mod erase;
 mod error;
 mod faulty;
 mod file;
+mod file_end;
 mod flush_guard;
+mod held;
 mod identity;
 mod in_use;
 mod local;
@@ -127,6 +129,9 @@ pub(crate) trait Device {
 
     /// The end is near: the next flush leaves nothing of the device's contents in an auxiliary store.
     fn settle(&mut self) {}
+
+    /// The flush after [`Device::settle`] has succeeded: the device itself has all of its contents.
+    fn on_settled(&mut self) {}
 
     /// Its auxiliary store, if it has one.
     fn auxiliary(&self) -> Option<AuxiliaryStats> {

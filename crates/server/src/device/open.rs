@@ -5,7 +5,7 @@
 //!
 //! A target that serves the wrong device destroys data. So: a file is created only on request, and never in `/dev`; a device or file
 //! that somebody else uses is refused; a file with another size than the configured one is refused. An empty file is accepted as new:
-//! the power may have failed while it was created.
+//! the power may have failed while it was created. What cannot be written is served read-only, unless the configuration says otherwise.
 //!
 //! Holds: each of these rules (`tests/in_use.rs`, `tests/devices.rs`).
 //! Elsewhere: `in_use` finds who uses a disk, `space` checks the room for sparse files, `error` has the texts.
@@ -16,6 +16,7 @@ use super::error::DeviceError;
 use super::faulty::FaultyDevice;
 use super::file::FileDevice;
 use super::flush_guard::FlushGuard;
+use super::held::{Held, is_protected_disk};
 use super::in_use::{self, User};
 use super::null::NullDevice;
 use super::nvme;
@@ -24,6 +25,7 @@ use super::usage::{Allocation, has_holes};
 use super::{Device, DeviceClock};
 use crate::config::{Backing, BlockAccess, Condition, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig};
 use crate::retry::retry_while_in_use;
+use crate::state::Keeper;
 use reactor::{IoBuffer, NvmeNamespace, Reactor};
 use ssd::{Profile, ProfileError, Ssd};
 use std::fs::{self, File, FileType, Metadata, OpenOptions, TryLockError};
@@ -50,6 +52,10 @@ pub(crate) struct Facts {
     /// Whether a write can fail because no space is left: blocks that were never written, or were deallocated, have no storage yet. False
     /// for a block device, which does not tell, and for a file that had no holes when it was opened.
     pub(crate) thin: bool,
+    /// Whether nothing of it can be written.
+    pub(crate) read_only: bool,
+    /// Its file or disk, and that of the log of its auxiliary store: empty for a device without any.
+    pub(crate) held: Vec<Arc<Held>>,
     /// Tells which blocks have storage, for devices where a block may have none: files, because deallocated blocks become holes, and
     /// the memory of a modelled SSD.
     pub(crate) allocation: Option<Arc<Allocation>>,
@@ -106,7 +112,7 @@ impl OpenDevice {
             Source::Namespace { .. } | Source::Null => false,
         };
         let device: Box<dyn Device> = match self.source {
-            Source::File { file, .. } => Box::new(FileDevice::start(file, reactor)?),
+            Source::File { file, .. } => Box::new(FileDevice::start(file, &self.name, reactor)?),
             Source::Disk { file, is_polled, .. } => {
                 Box::new(FileDevice::start_disk(file, is_polled, reactor)?)
             }
@@ -115,7 +121,9 @@ impl OpenDevice {
             }
             Source::Emulated { model, config, backing } => {
                 let contents = match backing {
-                    EmulatedBacking::File(file) => Contents::File(FileDevice::start(file, reactor)?),
+                    EmulatedBacking::File(file) => {
+                        Contents::File(FileDevice::start(file, &self.name, reactor)?)
+                    }
                     EmulatedBacking::Memory(map) => {
                         Contents::Memory(SparseMemory::new(config.size.get(), map))
                     }
@@ -141,63 +149,76 @@ impl OpenDevice {
     }
 }
 
-/// Opens the device that `config` describes.
-pub(crate) fn open(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
-    let sound = open_sound(config)?;
-    let open = |ais| auxiliary::open(config, ais, sound.facts.size);
+/// Opens the device that `config` describes. `keeper` knows which log may have data of it.
+pub(crate) fn open(config: &DeviceConfig, keeper: Option<&Keeper>) -> Result<OpenDevice, DeviceError> {
+    let mut sound = open_sound(config)?;
+    if let Some(held) = sound.facts.held.first().filter(|_| sound.facts.read_only && config.ais.is_some()) {
+        let why =
+            "is read-only, so there is nothing to keep in an auxiliary store; remove [device.ais]".to_owned();
+        return Err(DeviceError::Unusable { path: held.path().to_owned(), why });
+    }
+    let open = |ais| auxiliary::open(config, ais, sound.facts.size, keeper);
     let auxiliary = config.ais.as_ref().map(open).transpose()?;
+    auxiliary::expect_log(config, keeper, auxiliary.as_ref())?;
+    sound.facts.held.extend(auxiliary.iter().filter_map(OpenAuxiliary::held).cloned());
     Ok(OpenDevice { name: config.name.clone(), faults: config.faults.clone(), auxiliary, ..sound })
 }
 
 /// Opens a device without its name and its configured faults.
 fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
     let force = config.force;
+    let writing = Writing::of(config.read_only);
     match &config.kind {
         DeviceKind::File { path, size, create, direct } => {
-            let file = open_file(
-                path,
-                Wanted { size: *size, create: *create, direct: *direct, force, writes: true },
-            )?;
+            let wanted = Wanted { size: *size, create: *create, direct: *direct, force, writing };
+            let Opened { file, read_only } = open_file(path, wanted)?;
             let length = file.metadata().map_err(system(path, "measured"))?.len();
             let (thin, allocation) = allocation_of(path, &file)?;
-            let facts = facts_of(path, &file, length, (thin, Some(allocation)))?;
+            let facts =
+                Facts { thin, allocation: Some(allocation), ..facts_of(path, &file, length, read_only)? };
             Ok(sound(facts, Source::File { file, is_direct: *direct }))
         }
         DeviceKind::Block { path, access: BlockAccess { passthrough: true, polled }, .. } => {
             let block = nvme::block_path(path)?;
-            let disk = open_disk(&block, true, force, true)?;
+            let Opened { file: disk, read_only } = open_disk(&block, true, force, writing)?;
             expect_polled(path, &disk, *polled)?;
-            let nvme::Found { file, namespace, size } = nvme::open(path, true)?;
+            let nvme::Found { file, namespace, size } = nvme::open(path, !read_only)?;
             let facts = Facts {
                 size: usable(path, size.get())?,
                 block_size_min: 1 << namespace.block_size_log2,
-                discard_zeroes: false,
-                thin: false,
-                allocation: None,
+                held: vec![Arc::new(Held::new(path, &disk)?)],
+                read_only,
+                ..Facts::of_size(size)
             };
             Ok(sound(facts, Source::Namespace { file, disk, namespace, is_polled: *polled }))
         }
         DeviceKind::Block { path, direct, access: BlockAccess { polled, .. } } => {
-            let mut file = open_disk(path, *direct, force, true)?;
+            let Opened { mut file, read_only } = open_disk(path, *direct, force, writing)?;
             expect_polled(path, &file, *polled)?;
             let length = file.seek(SeekFrom::End(0)).map_err(system(path, "measured"))?;
-            let facts = facts_of(path, &file, length, (false, None))?;
+            let facts = facts_of(path, &file, length, read_only)?;
             Ok(sound(facts, Source::Disk { file, is_direct: *direct, is_polled: *polled }))
         }
         DeviceKind::Emulated(emulated) => {
             let profile = load_profile(&emulated.profile).map_err(DeviceError::Profile)?;
-            let (backing, thin, allocation) = match &emulated.backing {
-                Backing::None => (EmulatedBacking::Nothing, false, None),
+            let read_only = config.read_only == Some(true);
+            let of_size = Facts { read_only, ..Facts::of_size(emulated.size) };
+            let (backing, facts) = match &emulated.backing {
+                Backing::None => (EmulatedBacking::Nothing, Facts { discard_zeroes: true, ..of_size }),
                 Backing::Ram => {
                     let map = Arc::new(ChunkMap::new(emulated.size.get()));
-                    let allocation = Allocation::Memory(Arc::clone(&map));
-                    (EmulatedBacking::Memory(map), true, Some(Arc::new(allocation)))
+                    let allocation = Some(Arc::new(Allocation::Memory(Arc::clone(&map))));
+                    let facts = Facts { thin: true, allocation, discard_zeroes: true, ..of_size };
+                    (EmulatedBacking::Memory(map), facts)
                 }
                 Backing::File(path) => {
                     let (size, create) = (Some(emulated.size), emulated.create);
-                    let file = open_file(path, Wanted { size, create, direct: false, force, writes: true })?;
+                    let wanted = Wanted { size, create, direct: false, force, writing };
+                    let Opened { file, read_only } = open_file(path, wanted)?;
                     let (thin, allocation) = allocation_of(path, &file)?;
-                    (EmulatedBacking::File(file), thin, Some(allocation))
+                    let held = vec![Arc::new(Held::new(path, &file)?)];
+                    let facts = Facts { thin, allocation: Some(allocation), read_only, held, ..of_size };
+                    (EmulatedBacking::File(file), facts)
                 }
             };
             let condition = match emulated.condition {
@@ -205,25 +226,28 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
                 Condition::Fragmented => ssd::Condition::Fragmented,
             };
             let model = Box::new(Ssd::new(&profile, condition, emulated.seed));
-            let discard_zeroes = !matches!(backing, EmulatedBacking::File(_));
-            let source = Source::Emulated { model, config: emulated.clone(), backing };
-            let (size, block_size_min) = (emulated.size, SECTOR_SIZE);
-            let facts = Facts { size, block_size_min, discard_zeroes, thin, allocation };
-            Ok(sound(facts, source))
+            Ok(sound(facts, Source::Emulated { model, config: emulated.clone(), backing }))
         }
-        DeviceKind::Null { size } => Ok(OpenDevice {
-            facts: Facts {
-                size: *size,
-                block_size_min: SECTOR_SIZE,
-                discard_zeroes: true,
-                thin: false,
-                allocation: None,
-            },
-            source: Source::Null,
-            name: String::new(),
-            faults: Vec::new(),
-            auxiliary: None,
-        }),
+        DeviceKind::Null { size } => {
+            let read_only = config.read_only == Some(true);
+            let facts = Facts { discard_zeroes: true, read_only, ..Facts::of_size(*size) };
+            Ok(sound(facts, Source::Null))
+        }
+    }
+}
+
+impl Facts {
+    /// A writable device of this size, in sectors, with no file behind it.
+    fn of_size(size: Bytes) -> Facts {
+        Facts {
+            size,
+            block_size_min: SECTOR_SIZE,
+            discard_zeroes: false,
+            thin: false,
+            read_only: false,
+            held: Vec::new(),
+            allocation: None,
+        }
     }
 }
 
@@ -232,33 +256,34 @@ pub(crate) fn load_profile(name: &str) -> Result<Profile, ProfileError> {
     Profile::find(name, Path::new(""))
 }
 
-/// Reads the size of an open device again, after its configured size or the device itself has changed. A file that is smaller than
-/// its new configured `size` is extended.
-pub(crate) fn measure(config: &DeviceConfig) -> Result<Bytes, DeviceError> {
-    match &config.kind {
-        DeviceKind::File { path, size, .. } => {
-            let file = File::options().write(true).open(path).map_err(system(path, "opened"))?;
-            expect_kind(path, &file.metadata().map_err(system(path, "measured"))?, FileType::is_file, FILE)?;
-            let length = file.metadata().map_err(system(path, "measured"))?.len();
-            match *size {
-                Some(size) if length < size.get() => {
-                    file.set_len(size.get()).map_err(system(path, "extended"))?;
-                    Ok(size)
-                }
-                Some(size) => expect_size(path, length, size).map(|()| size),
-                None => usable(path, length),
+/// Looks at an open device again, whose name, size or write protection may have changed; returns its properties now. A file that is
+/// smaller than its new configured `size` is extended.
+pub(crate) fn measure(config: &DeviceConfig, known: &Facts) -> Result<Facts, DeviceError> {
+    known.held.iter().try_for_each(|held| held.expect_named())?;
+    let Some(held) = known.held.first() else {
+        let size = match &config.kind {
+            DeviceKind::Emulated(EmulatedConfig { size, .. }) | DeviceKind::Null { size } => *size,
+            DeviceKind::File { .. } | DeviceKind::Block { .. } => known.size,
+        };
+        return Ok(Facts { size, ..known.clone() });
+    };
+    let path = held.path();
+    let length = held.length().map_err(system(path, "measured"))?;
+    let size = match &config.kind {
+        DeviceKind::File { size: Some(size), .. } if length < size.get() => {
+            if length < known.size.get() {
+                let (found, before) = (Bytes(length), known.size);
+                return Err(DeviceError::Cut { path: path.to_owned(), found, before });
             }
+            held.extend(size.get()).map_err(system(path, "extended"))?;
+            *size
         }
-        DeviceKind::Block { path, access: BlockAccess { passthrough: true, .. }, .. } => {
-            usable(path, nvme::open(path, false)?.size.get())
-        }
-        DeviceKind::Block { path, .. } => {
-            // The target has the device open exclusively already, so this must not open it exclusively again.
-            let mut file = File::open(path).map_err(system(path, "opened"))?;
-            usable(path, file.seek(SeekFrom::End(0)).map_err(system(path, "measured"))?)
-        }
-        DeviceKind::Emulated(EmulatedConfig { size, .. }) | DeviceKind::Null { size } => Ok(*size),
-    }
+        DeviceKind::File { size: Some(size), .. } => expect_size(path, length, *size).map(|()| *size)?,
+        DeviceKind::File { size: None, .. } | DeviceKind::Block { .. } => usable(path, length)?,
+        DeviceKind::Emulated(EmulatedConfig { size, .. }) | DeviceKind::Null { size } => *size,
+    };
+    let read_only = known.read_only || held.is_write_protected();
+    Ok(Facts { size, read_only, ..known.clone() })
 }
 
 /// The part of a file that direct IO can read and write.
@@ -286,7 +311,7 @@ pub(super) fn over_local(
     is_block: bool,
 ) -> Result<OpenDevice, DeviceError> {
     let length = file.seek(SeekFrom::End(0)).map_err(system(path, "measured"))?;
-    let facts = facts_of(path, &file, length, (false, None))?;
+    let facts = facts_of(path, &file, length, false)?;
     let source = if is_block {
         Source::Disk { file, is_direct, is_polled: false }
     } else {
@@ -300,14 +325,11 @@ fn sound(facts: Facts, source: Source) -> OpenDevice {
     OpenDevice { facts, source, name: String::new(), faults: Vec::new(), auxiliary: None }
 }
 
-fn facts_of(
-    path: &Path,
-    file: &File,
-    length: u64,
-    (thin, allocation): (bool, Option<Arc<Allocation>>),
-) -> Result<Facts, DeviceError> {
+/// The properties of a file or disk of `length` bytes.
+fn facts_of(path: &Path, file: &File, length: u64, read_only: bool) -> Result<Facts, DeviceError> {
     let block_size_min = if accepts_sectors(file) { SECTOR_SIZE } else { PAGE_SIZE };
-    Ok(Facts { size: usable(path, length)?, block_size_min, discard_zeroes: false, thin, allocation })
+    let held = vec![Arc::new(Held::new(path, file)?)];
+    Ok(Facts { block_size_min, read_only, held, ..Facts::of_size(usable(path, length)?) })
 }
 
 /// Refuses to poll a block device that has no polled queues.
@@ -330,12 +352,41 @@ pub(super) struct Wanted {
     pub(super) create: bool,
     pub(super) direct: bool,
     pub(super) force: bool,
-    pub(super) writes: bool,
+    pub(super) writing: Writing,
+}
+
+/// Whether a file or disk is opened for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writing {
+    /// Yes; one that cannot be written is refused.
+    Must,
+    /// If it can be written.
+    May,
+    /// No.
+    Never,
+}
+
+impl Writing {
+    /// As `read_only` of the configuration says.
+    fn of(read_only: Option<bool>) -> Writing {
+        match read_only {
+            None => Writing::May,
+            Some(true) => Writing::Never,
+            Some(false) => Writing::Must,
+        }
+    }
+}
+
+/// A file or disk that is open.
+pub(super) struct Opened {
+    pub(super) file: File,
+    /// Whether it cannot, or is not to, be written.
+    pub(super) read_only: bool,
 }
 
 /// Opens and locks a regular file that nobody else uses.
-pub(super) fn open_file(path: &Path, wanted: Wanted) -> Result<File, DeviceError> {
-    let Wanted { size, create, direct, force, writes } = wanted;
+pub(super) fn open_file(path: &Path, wanted: Wanted) -> Result<Opened, DeviceError> {
+    let Wanted { size, create, direct, force, writing } = wanted;
     match fs::metadata(path) {
         Ok(metadata) => expect_kind(path, &metadata, FileType::is_file, FILE)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => match size {
@@ -344,7 +395,8 @@ pub(super) fn open_file(path: &Path, wanted: Wanted) -> Result<File, DeviceError
         },
         Err(error) => return Err(system(path, "examined")(error)),
     }
-    let file = open_existing(path, direct, writes, 0).map_err(not_opened(path, direct))?;
+    let Opened { file, read_only } = open_for(path, writing, |writes| open_existing(path, direct, writes, 0))
+        .map_err(not_opened(path, direct))??;
     let metadata = file.metadata().map_err(system(path, "examined"))?;
     expect_kind(path, &metadata, FileType::is_file, FILE)?;
     lock(path, &file)?;
@@ -357,7 +409,48 @@ pub(super) fn open_file(path: &Path, wanted: Wanted) -> Result<File, DeviceError
         Some(size) => expect_size(path, length, size)?,
         None => {}
     }
-    Ok(file)
+    Ok(Opened { file, read_only })
+}
+
+/// Opens a file or disk for writing or reading. The inner error is one that says so.
+fn open_for(
+    path: &Path,
+    writing: Writing,
+    open: impl Fn(bool) -> io::Result<File>,
+) -> io::Result<Result<Opened, DeviceError>> {
+    if writing == Writing::Never {
+        return open(false).map(|file| Ok(Opened { file, read_only: true }));
+    }
+    let why = match protection(path) {
+        Some(why) => why,
+        None => match open(true) {
+            Ok(file) => return Ok(Ok(Opened { file, read_only: false })),
+            Err(error) if is_refusal_to_write(&error) => match open(false) {
+                Ok(_) => error.to_string(),
+                Err(_) => return Err(error),
+            },
+            Err(error) => return Err(error),
+        },
+    };
+    if writing == Writing::Must {
+        return Ok(Err(DeviceError::ReadOnly { path: path.to_owned(), why }));
+    }
+    let file = open(false)?;
+    tracing::warn!(path = %path.display(), why, "it cannot be written and is served read-only");
+    Ok(Ok(Opened { file, read_only: true }))
+}
+
+fn is_refusal_to_write(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+/// The reason why a file or disk is not to be written although the system would open it for writing: root may open everything.
+fn protection(path: &Path) -> Option<String> {
+    let metadata = fs::metadata(path).ok()?;
+    if metadata.file_type().is_block_device() {
+        return is_protected_disk(metadata.rdev()).then(|| "the device is write-protected".to_owned());
+    }
+    (metadata.mode() & 0o222 == 0).then(|| "its permissions let nobody write".to_owned())
 }
 
 /// Creates an empty file, but never in `/dev`: there, a name that does not exist is a mistake.
@@ -397,7 +490,12 @@ fn is_among_devices(path: &Path) -> bool {
 }
 
 /// Opens and locks a block device that nobody else uses.
-pub(super) fn open_disk(path: &Path, direct: bool, force: bool, writes: bool) -> Result<File, DeviceError> {
+pub(super) fn open_disk(
+    path: &Path,
+    direct: bool,
+    force: bool,
+    writing: Writing,
+) -> Result<Opened, DeviceError> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -416,18 +514,19 @@ pub(super) fn open_disk(path: &Path, direct: bool, force: bool, writes: bool) ->
     // A killed target holds the device until its last write has ended.
     let may_go =
         |error: &io::Error| is_busy(error) && in_use::users_of_disk(&metadata).iter().all(User::may_go);
-    let file = match retry_while_in_use(|| open_existing(path, direct, writes, exclusive), may_go) {
+    let open = || open_for(path, writing, |writes| open_existing(path, direct, writes, exclusive));
+    let Opened { file, read_only } = match retry_while_in_use(open, may_go) {
         Err(error) if is_busy(&error) => {
             let mut users = in_use::users_of_disk(&metadata);
             users.extend(in_use::processes_with(&metadata));
             return Err(DeviceError::InUse(path.to_owned(), users));
         }
-        result => result.map_err(not_opened(path, direct))?,
+        result => result.map_err(not_opened(path, direct))??,
     };
     let opened = file.metadata().map_err(system(path, "examined"))?;
     expect_kind(path, &opened, FileTypeExt::is_block_device, DISK)?;
     lock(path, &file)?;
-    Ok(file)
+    Ok(Opened { file, read_only })
 }
 
 fn refuse_users(path: &Path, users: Vec<User>, force: bool) -> Result<(), DeviceError> {

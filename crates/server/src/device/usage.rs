@@ -14,6 +14,7 @@
 //! Holds: a count is never larger than the namespace
 //!        (`a_namespace_that_is_part_of_a_file_counts_its_own_blocks`; `tests/thin.rs` asks over sockets).
 
+use super::held::Held;
 use super::sparse::ChunkMap;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
@@ -138,8 +139,24 @@ impl Usage {
     }
 }
 
-/// The thread that counts. Dropping it ends the thread.
-pub(crate) struct Survey(Sender<Weak<Usage>>);
+/// The thread that counts, and that looks whether files still have names. Dropping it ends the thread.
+pub(crate) struct Survey(Sender<Watched>);
+
+/// Something that the thread looks at, until all other references to it are gone.
+enum Watched {
+    Usage(Weak<Usage>),
+    Name(Weak<Held>),
+}
+
+impl Watched {
+    /// Looks at it; `false` if it is gone.
+    fn survey(&self) -> bool {
+        match self {
+            Watched::Usage(usage) => usage.upgrade().inspect(|usage| usage.survey()).is_some(),
+            Watched::Name(held) => held.upgrade().inspect(|held| held.warn_if_nameless()).is_some(),
+        }
+    }
+}
 
 impl Survey {
     /// Starts the thread.
@@ -151,22 +168,29 @@ impl Survey {
 
     /// Counts this namespace from now on, until all other references to it are gone.
     pub(crate) fn watch(&self, usage: Weak<Usage>) {
-        self.0.send(usage).expect("the thread lives as long as this");
+        self.0.send(Watched::Usage(usage)).expect("the thread lives as long as this");
+    }
+
+    /// Warns when this file has lost its last name.
+    pub(crate) fn watch_name(&self, held: Weak<Held>) {
+        if held.upgrade().is_some_and(|held| held.is_file()) {
+            self.0.send(Watched::Name(held)).expect("the thread lives as long as this");
+        }
     }
 }
 
-fn count(added: &Receiver<Weak<Usage>>) {
-    let mut watched: Vec<Weak<Usage>> = Vec::new();
+fn count(added: &Receiver<Watched>) {
+    let mut watched: Vec<Watched> = Vec::new();
     let mut next = Instant::now() + PAUSE;
     loop {
-        // An idle target without thin namespaces must not wake up every second.
+        // An idle target without files and thin namespaces must not wake up every second.
         let pause = if watched.is_empty() { FOREVER } else { next.saturating_duration_since(Instant::now()) };
         match added.recv_timeout(pause) {
             Ok(usage) => watched.push(usage),
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 let begin = Instant::now();
-                watched.retain(|usage| usage.upgrade().inspect(|usage| usage.survey()).is_some());
+                watched.retain(Watched::survey);
                 let end = Instant::now();
                 next = end + PAUSE.max((end - begin) * REST);
             }

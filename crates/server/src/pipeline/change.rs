@@ -109,6 +109,15 @@ pub(crate) enum Change {
         /// Told when the last IO that was checked against the old size has ended.
         done: Sender<()>,
     },
+    /// A namespace becomes read-only, or writable again.
+    NamespaceProtected {
+        /// The subsystem's slot.
+        slot: usize,
+        /// Its number.
+        nsid: u32,
+        /// Whether hosts may only read it from now on. Writes that were accepted before end as usual.
+        read_only: bool,
+    },
     /// A range of the device, which no namespace has, is erased.
     Wipe {
         /// Where; not empty.
@@ -194,6 +203,12 @@ impl Pipeline {
                 home.resize_usage(nsid, blocks);
                 let lanes = self.commands.sessions.lanes_of(slot, Some(nsid));
                 self.commands.answer_after(now, done, &lanes, None);
+            }
+            Change::NamespaceProtected { slot, nsid, read_only } => {
+                let Some(home) = self.commands.homes.get_mut(slot) else { return };
+                if let Err(error) = home.subsystem.protect_namespace(nsid, read_only) {
+                    error!(nsid, %error, "the write protection of the namespace cannot be changed");
+                }
             }
             Change::Wipe { range, what, done } => {
                 self.wipes.begin(now, &mut self.commands.switch, (range, what), done);

@@ -57,8 +57,11 @@ impl Pipeline {
 
     /// The flush at the end is over.
     pub(super) fn on_flushed(&mut self, result: Result<(), Failure>) {
-        if let Err(failure) = result {
-            error!(device = %self.name, %failure, "the last flush failed: what was written lately may not be stored");
+        match result {
+            Ok(()) => self.commands.switch.on_settled(),
+            Err(failure) => {
+                error!(device = %self.name, %failure, "the last flush failed: what was written lately may not be stored");
+            }
         }
         self.phase = Phase::Ended;
     }

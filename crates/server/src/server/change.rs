@@ -120,8 +120,9 @@ pub(super) fn changes(old: (&Config, &impl Sizes), new: (&Config, &impl Sizes)) 
         for nsid in union(&nsids(from), &nsids(to), |nsid| *nsid) {
             let shown = |config: Option<&SubsystemConfig>, sizes: &dyn Sizes| {
                 let namespace = config?.namespaces.iter().find(|namespace| namespace.nsid == nsid)?;
+                let protected = if namespace.read_only { ", read-only" } else { "" };
                 let suffix = if namespace.wipe_on_remove { ", erased when it is removed" } else { "" };
-                sizes.namespace(&nqn, nsid).map(|size| format!("{size}{suffix}"))
+                sizes.namespace(&nqn, nsid).map(|size| format!("{size}{protected}{suffix}"))
             };
             let (from, to) = (shown(from, old_sizes), shown(to, new_sizes));
             compare(Subject::Namespace, &format!("{nsid} of {nqn}"), from, to);

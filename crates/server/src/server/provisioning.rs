@@ -13,7 +13,7 @@ use super::thread::{Thread, ThreadParts};
 use super::topology::{Listening, Other, Served, Ssd, Topology};
 use crate::acceptor;
 use crate::assemble::{self, Devices, SubsystemError};
-use crate::config::{Config, DeviceConfig, DeviceKind, NamespaceConfig, Overcommit, SubsystemConfig};
+use crate::config::{Config, DeviceConfig, NamespaceConfig, Overcommit, SubsystemConfig};
 use crate::connections::load::Load;
 use crate::connections::message::{self, ToConnections};
 use crate::connections::thread::{self, ConnectionThread};
@@ -40,13 +40,15 @@ use tracing::{error, info, warn};
 /// Everything that is new, prepared for `commit`.
 pub(super) struct Provisioning {
     ssds: Vec<(usize, Ssd)>,
-    /// SSDs whose size has changed.
+    /// SSDs whose size or write protection has changed.
     facts: Vec<(usize, Facts)>,
     policies: Vec<(usize, Box<dyn Policy>)>,
     subsystems: Vec<(usize, Served, Home)>,
     namespaces: Vec<NewNamespace>,
     /// Namespaces whose size has changed.
     pub(super) resized: Vec<Resized>,
+    /// Namespaces that become read-only, or writable again.
+    protected: Vec<Protected>,
     /// The allowed hosts of subsystems that stay, where they have changed.
     pub(super) hosts: Vec<(usize, usize, HostAccess)>,
     listeners: Vec<(Listening, TcpListener)>,
@@ -75,6 +77,14 @@ pub(super) struct Resized {
     pub(super) is_smaller: bool,
 }
 
+/// A namespace that becomes read-only, or writable again.
+struct Protected {
+    subsystem: usize,
+    home: usize,
+    nsid: u32,
+    read_only: bool,
+}
+
 impl Provisioning {
     /// Prepares everything that `new` has and `old` does not have. `topology` runs `old`.
     pub(super) fn prepare(
@@ -84,7 +94,7 @@ impl Provisioning {
     ) -> Result<Provisioning, StartError> {
         let mut facts: HashMap<&str, (usize, Facts)> = HashMap::new();
         let mut opened = Vec::new();
-        let mut resized_devices = Vec::new();
+        let mut changed_devices = Vec::new();
         let mut policies = Vec::new();
         let mut slots = free_slots(&topology.ssds);
         for config in &new.devices {
@@ -93,25 +103,24 @@ impl Provisioning {
             if let Some((slot, ssd)) = topology.ssd(&config.name) {
                 let before = &old.devices
                     [old.device_index(&config.name).expect("the topology runs this configuration")];
-                let mut known = ssd.facts.clone();
-                if may_have_another_size(&before.kind, &config.kind) {
-                    known.size = device::measure(config).map_err(failed)?;
-                    resized_devices.push((slot, known.clone()));
+                let known = device::measure(config, &ssd.facts).map_err(failed)?;
+                if (known.size, known.read_only) != (ssd.facts.size, ssd.facts.read_only) {
+                    changed_devices.push((slot, known.clone()));
                 }
                 if before.scheduler != config.scheduler {
                     policies.push((slot, policy_of(topology, config)?));
                 }
                 facts.insert(&config.name, (slot, known));
             } else {
-                let open = device::open(config).map_err(failed)?;
-                let &Facts { size, thin, .. } = &open.facts;
-                info!(device = %config.name, %size, thin, "the device is open");
+                let open = device::open(config, topology.keeper()).map_err(failed)?;
+                let &Facts { size, thin, read_only, .. } = &open.facts;
+                info!(device = %config.name, %size, thin, read_only, "the device is open");
                 let slot = slots.next().expect("slots never run out");
                 facts.insert(&config.name, (slot, open.facts.clone()));
                 opened.push((slot, config, open, policy_of(topology, config)?));
             }
         }
-        if !opened.is_empty() || !resized_devices.is_empty() {
+        if !opened.is_empty() || !changed_devices.is_empty() {
             check_space(new)?;
         }
         let listeners = bind_new(topology, new)?;
@@ -121,11 +130,12 @@ impl Provisioning {
         };
         let mut provisioning = Provisioning {
             ssds: Vec::new(),
-            facts: resized_devices,
+            facts: changed_devices,
             policies,
             subsystems: Vec::new(),
             namespaces: Vec::new(),
             resized: Vec::new(),
+            protected: Vec::new(),
             hosts: Vec::new(),
             listeners,
             records: Vec::new(),
@@ -167,6 +177,7 @@ impl Provisioning {
         provisioning.limits = (old.limits != new.limits || is_shared_anew).then_some(memory);
         for (slot, config, open, policy) in opened {
             let facts = open.facts.clone();
+            facts.held.iter().for_each(|held| topology.survey.watch_name(Arc::downgrade(held)));
             let keeper = topology.keeper().cloned();
             let thread = start_pipeline(new, config, (slot, open, policy), (topology, keeper), memory.0)?;
             provisioning.ssds.push((slot, Ssd { name: config.name.clone(), facts, thread }));
@@ -196,6 +207,10 @@ impl Provisioning {
                 continue;
             };
             let (old, _) = assemble::place(&now.nqn, before, &old_devices)?;
+            if info.read_only != old.read_only {
+                let read_only = info.read_only;
+                self.protected.push(Protected { subsystem, home, nsid, read_only });
+            }
             if info.blocks != old.blocks {
                 let (blocks, is_smaller) = (info.blocks, info.blocks < old.blocks);
                 self.resized.push(Resized { subsystem, home, nsid, blocks, is_smaller });
@@ -281,6 +296,9 @@ impl Provisioning {
                 let (done, _) = channel();
                 topology.change_ssd(home, Change::NamespaceResized { slot, nsid, blocks, done });
             }
+        }
+        for &Protected { subsystem: slot, home, nsid, read_only } in &self.protected {
+            topology.change_ssd(home, Change::NamespaceProtected { slot, nsid, read_only });
         }
         let (routes, records) = (topology.routes(new), std::mem::take(&mut self.records));
         topology.change_acceptor(acceptor::Change::Directory { routes, records });
@@ -377,15 +395,6 @@ fn check_space(config: &Config) -> Result<(), StartError> {
         }
     }
     Ok(())
-}
-
-/// Whether the size of a device has to be read again: its configured size has changed, or is not configured.
-fn may_have_another_size(before: &DeviceKind, now: &DeviceKind) -> bool {
-    match now {
-        DeviceKind::File { size: None, .. } | DeviceKind::Block { .. } => true,
-        DeviceKind::File { .. } | DeviceKind::Null { .. } => before != now,
-        DeviceKind::Emulated(_) => false,
-    }
 }
 
 fn start_pipeline(

@@ -33,6 +33,29 @@ pub enum StateError {
         /// What is wrong.
         what: String,
     },
+    /// The note of an SSD's log cannot be read.
+    #[error(
+        "the note of the log that may have data of an SSD, in {}, is not valid: {what}. Start with the auxiliary store ([device.ais]) that \
+         was configured last: remove the file first, and be sure that it is the same log",
+        .path.display()
+    )]
+    LogUnknown {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// Other users could change what is stored.
+    #[error(
+        "{}: {why}, so others could change what is stored there; make it belong to the user of the target, and chmod go-w it",
+        .path.display()
+    )]
+    Untrusted {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is, or who may write.
+        why: String,
+    },
     /// A file was written by a later version.
     #[error("the stored reservations in {} have format {version}, which this version does not know; use the newer version, or \
                  remove the file: its reservations are then forgotten", .path.display())]

@@ -21,6 +21,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tracing::error;
 
+/// A link in the place of a file of ours was put there by somebody else.
+const NOT_THROUGH_LINKS: i32 = libc::O_NOFOLLOW;
 /// Only the owner may read the keys and names of hosts.
 const FILE_MODE: u32 = 0o600;
 
@@ -55,7 +57,7 @@ impl StateFile {
             self.stored = None;
             return Ok(None);
         }
-        let bytes = fs::read(&self.path).map_err(|error| self.failed("read", error))?;
+        let bytes = files::read(&self.path, files::TEXT_MAX).map_err(|error| self.failed("read", error))?;
         let saved = decode(&self.namespace, &bytes).map_err(|error| {
             let path = self.path.clone();
             match error {
@@ -90,22 +92,10 @@ impl StateFile {
 
     /// The error says whether the new content may be there.
     fn replace(&self, bytes: Option<&[u8]>) -> Result<(), (io::Error, bool)> {
-        let directory = self.path.parent().expect("a file lies in its directory");
         match bytes {
-            Some(bytes) => {
-                let new = self.path.with_extension("new");
-                let written = write_new(&new, bytes).and_then(|()| fs::rename(&new, &self.path));
-                if let Err(error) = written {
-                    drop(fs::remove_file(&new));
-                    return Err((error, false));
-                }
-            }
-            None => match fs::remove_file(&self.path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err((error, false)),
-                _ => {}
-            },
+            Some(bytes) => replace(&self.path, bytes),
+            None => remove(&self.path),
         }
-        sync_directory(directory).map_err(|error| (error, true))
     }
 
     fn exists(&self) -> Result<bool, StateError> {
@@ -115,7 +105,8 @@ impl StateFile {
     fn take_lock(&self) -> Result<File, StateError> {
         let path = self.path.with_extension("lock");
         let mut options = OpenOptions::new();
-        let file = options.create(true).truncate(false).write(true).mode(FILE_MODE).open(&path);
+        options.create(true).truncate(false).write(true).mode(FILE_MODE).custom_flags(NOT_THROUGH_LINKS);
+        let file = options.open(&path);
         let file = file.map_err(|error| self.failed("lock", error))?;
         match file.try_lock() {
             Ok(()) => Ok(file),
@@ -129,8 +120,41 @@ impl StateFile {
     }
 }
 
+/// Replaces the content of a file, as a whole. The error says whether the new content may be there.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), (io::Error, bool)> {
+    let new = path.with_extension("new");
+    let written = write_new(&new, bytes).and_then(|()| fs::rename(&new, path));
+    if let Err(error) = written {
+        drop(fs::remove_file(&new));
+        return Err((error, false));
+    }
+    sync_directory(directory_of(path)).map_err(|error| (error, true))
+}
+
+/// Removes a file that may not be there. The error says whether it may be gone.
+pub(super) fn remove(path: &Path) -> Result<(), (io::Error, bool)> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err((error, false)),
+        _ => sync_directory(directory_of(path)).map_err(|error| (error, true)),
+    }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().expect("a file lies in its directory")
+}
+
+/// Makes a file with this content. One that an earlier target has left, or a link that another user has put there, is removed first
+/// and never written through.
 pub(super) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(FILE_MODE).open(path)?;
+    let mut options = OpenOptions::new();
+    options.create_new(true).write(true).mode(FILE_MODE);
+    let mut file = match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            options.open(path)?
+        }
+        file => file?,
+    };
     file.write_all(bytes)?;
     file.sync_all()
 }
@@ -220,6 +244,24 @@ mod tests {
         assert_eq!(file.load().expect("the old file is whole"), Some(saved(1)));
         file.store(Some(&saved(2))).expect("what was left is overwritten");
         assert_eq!(file.load().expect("it was written"), Some(saved(2)));
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_temporary_file_is_not_followed() {
+        let folder = Folder::new("link");
+        let mut file = folder.file();
+        file.load().expect("nothing is in the way");
+        let victim = folder.0.join("victim");
+        fs::write(&victim, "precious").expect("the folder is writable");
+        std::os::unix::fs::symlink(&victim, file.path.with_extension("new")).expect("a link");
+        file.store(Some(&saved(1))).expect("the link is removed");
+        assert_eq!(fs::read_to_string(&victim).expect("still there"), "precious");
+        assert!(!fs::symlink_metadata(&file.path).expect("stored").is_symlink());
+        drop(file);
+        assert_eq!(folder.file().load().expect("it is whole"), Some(saved(1)));
+        let other = StateFile::new(&folder.0, &NamespaceName { subsystem: "b".to_owned(), uuid: [8; 16] });
+        std::os::unix::fs::symlink(&victim, other.path.with_extension("lock")).expect("a link");
+        assert!(matches!(other.take_lock(), Err(StateError::Io { .. })), "a lock is no link");
     }
 
     #[test]

@@ -22,11 +22,10 @@
 //! Holds: what is written is read back the same, and what is damaged is refused with a reason (`a_damaged_file_is_refused`).
 
 use super::StateError;
-use super::file::{sync_directory, write_new};
+use super::file::replace;
 use nvme::pdu::crc32c;
 use sched::{Learnt, LearntPrice, LearntReads, ReadsPart};
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use units::{Bytes, Nanos};
@@ -85,7 +84,7 @@ pub(super) fn path_of(directory: &Path, ssd: &str) -> PathBuf {
 /// What is kept of an SSD; `None` if nothing is.
 pub(super) fn load(directory: &Path, ssd: &str) -> Result<Option<Learnt>, StateError> {
     let path = path_of(directory, ssd);
-    match fs::read_to_string(&path) {
+    match files::read_text(&path) {
         Ok(text) => decode(&text, ssd).map(Some).map_err(|what| StateError::NotLearnt { path, what }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(StateError::Io { action: "read", path, error }),
@@ -95,13 +94,10 @@ pub(super) fn load(directory: &Path, ssd: &str) -> Result<Option<Learnt>, StateE
 /// Replaces what is kept of an SSD.
 pub(super) fn store(directory: &Path, ssd: &str, learnt: &Learnt) -> Result<(), StateError> {
     let path = path_of(directory, ssd);
-    let new = path.with_extension("new");
-    let stored = write_new(&new, encode(ssd, learnt).as_bytes())
-        .and_then(|()| fs::rename(&new, &path))
-        .and_then(|()| sync_directory(directory));
-    stored.map_err(|error| {
-        drop(fs::remove_file(&new));
-        StateError::Io { action: "store what was learnt in", path, error }
+    replace(&path, encode(ssd, learnt).as_bytes()).map_err(|(error, _)| StateError::Io {
+        action: "store what was learnt in",
+        path,
+        error,
     })
 }
 
@@ -162,6 +158,7 @@ fn decode(text: &str, ssd: &str) -> Result<Learnt, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn learnt() -> Learnt {
         let price = |reads, kib, time| LearntPrice { reads, size: Bytes::kib(kib), time: Nanos(time) };

@@ -1,4 +1,5 @@
-//! What outlives the target, in its state directory: reservations that persist through power loss, and what was learnt of SSDs (`learnt`).
+//! What outlives the target, in its state directory: reservations that persist through power loss, what was learnt of SSDs (`learnt`),
+//! and which SSDs may have data in a log (`logs`).
 //!
 //! ```text
 //!   server  ── load ──►┐                       DIRECTORY/reservations/UUID-HASH.json
@@ -22,8 +23,11 @@ mod error;
 mod file;
 mod format;
 mod learnt;
+mod logs;
+mod trust;
 
 pub use error::StateError;
+pub(crate) use logs::LogRecord;
 
 use crate::mailbox::Mailbox;
 use crate::pipeline::message::ToPipeline;
@@ -31,7 +35,7 @@ use file::StateFile;
 use nvme::subsystem::SavedReservations;
 use sched::Learnt;
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -43,6 +47,8 @@ use tracing::{error, warn};
 const RESERVATIONS: &str = "reservations";
 /// That of what was learnt of SSDs.
 const LEARNT: &str = "learnt";
+/// That of the notes which SSDs may have data in a log.
+const LOGS: &str = "logs";
 /// Only the owner may read the keys and names of hosts.
 const DIRECTORY_MODE: u32 = 0o700;
 /// How long to wait for the end of the thread. A thread whose disk hangs never ends.
@@ -64,6 +70,9 @@ pub(crate) struct NamespaceName {
 pub fn prepare_state_directory(directory: &Path) -> Result<(), StateError> {
     let reservations = directory.join(RESERVATIONS);
     let is_new = !reservations.exists();
+    if directory.exists() {
+        trust::expect_trusted(directory, trust::Others::MayAddFiles)?;
+    }
     let failed = |action: &'static str, path: &Path| {
         let path = path.to_owned();
         move |error| StateError::Io { action, path, error }
@@ -76,14 +85,18 @@ pub fn prepare_state_directory(directory: &Path) -> Result<(), StateError> {
     if is_new {
         file::sync_directory(directory).map_err(failed("make the directory last", directory))?;
     }
-    let learnt = directory.join(LEARNT);
-    DirBuilder::new()
-        .recursive(true)
-        .mode(DIRECTORY_MODE)
-        .create(&learnt)
-        .map_err(failed("make the directory", &learnt))?;
+    for folder in [LEARNT, LOGS].map(|name| directory.join(name)) {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(DIRECTORY_MODE)
+            .create(&folder)
+            .map_err(failed("make the directory", &folder))?;
+    }
+    for folder in [RESERVATIONS, LEARNT, LOGS] {
+        trust::expect_trusted(&directory.join(folder), trust::Others::MayNotWrite)?;
+    }
     let probe = reservations.join(format!(".probe-{}", std::process::id()));
-    File::create(&probe).map_err(failed("write to the directory", &reservations))?;
+    file::write_new(&probe, &[]).map_err(failed("write to the directory", &reservations))?;
     fs::remove_file(&probe).map_err(failed("write to the directory", &reservations))
 }
 
@@ -93,6 +106,9 @@ enum Request {
     Release(NamespaceName),
     LoadLearnt { ssd: String, answer: Sender<Result<Option<Learnt>, StateError>> },
     StoreLearnt { ssd: String, learnt: Learnt },
+    LoadLog { ssd: String, answer: Sender<Result<Option<(LogRecord, PathBuf)>, StateError>> },
+    StoreLog { record: LogRecord, answer: Sender<Result<(), StateError>> },
+    ForgetLog(String),
     Barrier(Sender<()>),
     End,
 }
@@ -147,6 +163,25 @@ impl Keeper {
         drop(self.0.send(Request::StoreLearnt { ssd, learnt }));
     }
 
+    /// The log that may have data of the SSD of this name, and the file that says so.
+    pub(crate) fn load_log(&self, ssd: String) -> Result<Option<(LogRecord, PathBuf)>, StateError> {
+        let (answer, answered) = channel();
+        drop(self.0.send(Request::LoadLog { ssd, answer }));
+        answered.recv().unwrap_or(Err(StateError::Gone))
+    }
+
+    /// Notes that an SSD may have data in a log. When this returns, that survives a kill.
+    pub(crate) fn store_log(&self, record: LogRecord) -> Result<(), StateError> {
+        let (answer, answered) = channel();
+        drop(self.0.send(Request::StoreLog { record, answer }));
+        answered.recv().unwrap_or(Err(StateError::Gone))
+    }
+
+    /// Notes that the SSD of this name has all of its data.
+    pub(crate) fn forget_log(&self, ssd: String) {
+        drop(self.0.send(Request::ForgetLog(ssd)));
+    }
+
     /// Waits until all earlier requests are done; false at `deadline`.
     pub(crate) fn barrier(&self, deadline: Instant) -> bool {
         let (answer, answered) = channel();
@@ -175,6 +210,7 @@ impl StateThread {
             failures: 0,
             learnt: directory.join(LEARNT),
             unlearnt: 0,
+            logs: directory.join(LOGS),
         };
         let handle = thread::Builder::new().name("state".to_owned()).spawn(move || {
             while let Ok(request) = requests.recv() {
@@ -220,6 +256,8 @@ struct Files {
     /// Where what was learnt of SSDs is kept, and how often that has failed.
     learnt: PathBuf,
     unlearnt: u64,
+    /// The notes which SSDs may have data in a log.
+    logs: PathBuf,
 }
 
 impl Files {
@@ -232,6 +270,13 @@ impl Files {
             Request::Release(namespace) => drop(self.open.remove(&namespace)),
             Request::LoadLearnt { ssd, answer } => drop(answer.send(learnt::load(&self.learnt, &ssd))),
             Request::StoreLearnt { ssd, learnt } => self.store_learnt(&ssd, &learnt),
+            Request::LoadLog { ssd, answer } => drop(answer.send(logs::load(&self.logs, &ssd))),
+            Request::StoreLog { record, answer } => drop(answer.send(logs::store(&self.logs, &record))),
+            Request::ForgetLog(ssd) => {
+                if let Err(error) = logs::forget(&self.logs, &ssd) {
+                    warn!(ssd, %error, "the SSD has all of its data, but the note of its log stays: it needs the log at the next start");
+                }
+            }
             Request::Barrier(answer) => drop(answer.send(())),
             Request::End => return true,
         }

@@ -46,7 +46,7 @@ use crate::stats::{AuxiliaryStats, ExtraReadStats};
 use extra_reads::ExtraReads;
 use nvme::spec::Busy;
 use reactor::{BufferPool, IoBuffer, Reactor};
-use regions::{Footprint, Regions};
+use regions::Regions;
 use sched::{
     Admitted, BusyDetector, BusyPeriod, Done, ExtraRead, Io, IoId, Mark, Next, Outcome, Policy, Refused,
     Share,
@@ -307,6 +307,11 @@ impl<T> Switch<T> {
     /// The end is near: the next flush leaves nothing in an auxiliary store.
     pub(crate) fn settle(&mut self) {
         self.device.settle();
+    }
+
+    /// The flush after [`Switch::settle`] has succeeded.
+    pub(crate) fn on_settled(&mut self) {
+        self.device.on_settled();
     }
 
     /// The busy period of the SSD, if it is slow now: on the device's clock.

@@ -13,14 +13,14 @@
 
 mod open;
 
-pub(crate) use open::{OpenAuxiliary, load_drive, open};
+pub(crate) use open::{OpenAuxiliary, expect_log, load_drive, open};
 
 use super::faulty::FaultyDevice;
 use super::file::FileDevice;
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use crate::stats::AuxiliaryStats;
 use ais::{Gate, HostIo, Notice, Op, Piece, Stage, Step, Store};
-use open::OpenedLog;
+use open::{LogNote, OpenedLog};
 use reactor::{BufferPool, IoBuffer, Reactor};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -64,6 +64,8 @@ pub(crate) struct AuxiliaryDevice {
     clock: DeviceClock,
     /// Only of a log.
     store: Option<Box<dyn Device>>,
+    /// The note that the log may have data of the SSD.
+    note: Option<LogNote>,
     stage: Stage,
     hosts: HashMap<u64, Host>,
     records: HashMap<u64, Arc<IoBuffer>>,
@@ -93,20 +95,21 @@ impl AuxiliaryDevice {
         // The stage bounds what is kept; what is on its way is bounded by what hosts may have outstanding.
         let mut pool = BufferPool::new(Bytes(u64::MAX));
         let mut records = HashMap::new();
-        let (store, kept) = match opened.log {
-            None => (None, Store::Memory(opened.size.get())),
-            Some(OpenedLog { mut log, file, is_block }) => {
+        let (store, note, kept) = match opened.log {
+            None => (None, None, Store::Memory(opened.size.get())),
+            Some(OpenedLog { note, mut log, file, is_block, .. }) => {
+                note.as_ref().map_or(Ok(()), LogNote::make)?;
                 for found in log.take_found() {
                     let mut buffer = pool.take(found.bytes.len()).expect("the pool has no limit");
                     buffer.copy_from_slice(&found.bytes);
                     records.insert(found.sequence, Arc::new(buffer));
                 }
-                let device = FileDevice::start_store(file, is_block, reactor)?;
+                let device = FileDevice::start_store(file, is_block, &name, reactor)?;
                 let device: Box<dyn Device> = match &opened.faults[..] {
                     [] => Box::new(device),
                     faults => Box::new(FaultyDevice::new(now, Box::new(device), faults)),
                 };
-                (Some(device), Store::Log(Box::new(log)))
+                (Some(device), note, Store::Log(Box::new(log)))
             }
         };
         let device_now = clock.to_device(now);
@@ -115,6 +118,7 @@ impl AuxiliaryDevice {
             ssd,
             clock,
             store,
+            note,
             stage: Stage::new(Gate::new(opened.drive, device_now), kept, device_now),
             hosts: HashMap::new(),
             records,
@@ -332,11 +336,17 @@ impl AuxiliaryDevice {
                 Notice::StoreFailed => error!(
                     %device, "the auxiliary store fails: its data is in memory and is written to the SSD; nothing is diverted any more"
                 ),
-                Notice::Voided => info!(%device, "the log of the auxiliary store is marked as given up"),
-                Notice::NotVoided => error!(
-                    %device, "the log of the auxiliary store cannot be marked as given up: its data is old. Overwrite its first \
-                    16 KiB, or remove the file, before the target starts with it again"
-                ),
+                Notice::Voided => {
+                    info!(%device, "the log of the auxiliary store is marked as given up");
+                    self.note.iter().for_each(LogNote::take_back);
+                }
+                Notice::NotVoided => {
+                    error!(
+                        %device, "the log of the auxiliary store cannot be marked as given up: its data is old. Overwrite its first \
+                        16 KiB, or remove the file, before the target starts with it again"
+                    );
+                    self.note.iter().for_each(LogNote::take_back);
+                }
                 Notice::NotWrittenBack => error!(
                     %device, "the SSD has refused data of the auxiliary store: it is kept, and tried again every second"
                 ),
@@ -418,6 +428,10 @@ impl Device for AuxiliaryDevice {
 
     fn settle(&mut self) {
         self.stage.settle();
+    }
+
+    fn on_settled(&mut self) {
+        self.note.iter().for_each(LogNote::take_back);
     }
 
     fn auxiliary(&self) -> Option<AuxiliaryStats> {

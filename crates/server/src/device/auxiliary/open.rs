@@ -4,15 +4,18 @@
 //! file by its path and its number in the file system.
 
 use super::super::error::DeviceError;
+use super::super::held::Held;
 use super::super::identity::disk_number;
-use super::super::open::{Wanted, is_block_device, open_disk, open_file};
+use super::super::open::{Opened, Wanted, Writing, is_block_device, open_disk, open_file};
 use crate::config::{AisConfig, AisStore, Backing, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig};
+use crate::state::{Keeper, LogRecord};
 use ais::{Drive, LogOptions, Medium, OpenLog};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use tracing::info;
+use std::sync::Arc;
+use tracing::{info, warn};
 use units::Bytes;
 
 /// A store that is open and not on a reactor yet.
@@ -25,9 +28,18 @@ pub(crate) struct OpenAuxiliary {
 
 /// A log and its file or device.
 pub(super) struct OpenedLog {
+    pub(super) note: Option<LogNote>,
     pub(super) log: OpenLog,
     pub(super) file: File,
     pub(super) is_block: bool,
+    held: Arc<Held>,
+}
+
+impl OpenAuxiliary {
+    /// The file or disk of its log, if it has one.
+    pub(in super::super) fn held(&self) -> Option<&Arc<Held>> {
+        self.log.as_ref().map(|log| &log.held)
+    }
 }
 
 /// A file, read and written at once.
@@ -44,16 +56,62 @@ impl Medium for Synchronous {
     }
 }
 
+/// The note in the state directory that an SSD may have data in a log.
+pub(super) struct LogNote {
+    keeper: Keeper,
+    record: LogRecord,
+}
+
+impl LogNote {
+    /// Makes the note, before the first host writes.
+    pub(super) fn make(&self) -> io::Result<()> {
+        self.keeper.store_log(self.record.clone()).map_err(io::Error::other)
+    }
+
+    /// Takes the note back: the SSD has all of its data.
+    pub(super) fn take_back(&self) {
+        self.keeper.forget_log(self.record.ssd.clone());
+    }
+}
+
+/// Refuses to serve `device` without the log that may have data of it.
+pub(crate) fn expect_log(
+    device: &DeviceConfig,
+    keeper: Option<&Keeper>,
+    opened: Option<&OpenAuxiliary>,
+) -> Result<(), DeviceError> {
+    let (Some(keeper), true) = (keeper, keeps_contents(device)) else { return Ok(()) };
+    let found = keeper.load_log(identity(device)).map_err(DeviceError::State)?;
+    let Some((LogRecord { log: path, name, epoch, size, .. }, note)) = found else { return Ok(()) };
+    let opened = opened.and_then(|opened| opened.log.as_ref());
+    let why = match opened {
+        Some(opened) if opened.log.follows(name, epoch) => return Ok(()),
+        Some(_) => "the log that is configured is another one, a new one, or an older copy",
+        None => "no log is configured",
+    };
+    Err(DeviceError::LogMissing { device: device.name.clone(), path, size, why, note })
+}
+
+/// Whether a device has its contents again after a restart.
+fn keeps_contents(device: &DeviceConfig) -> bool {
+    match &device.kind {
+        DeviceKind::Block { .. } | DeviceKind::File { .. } => true,
+        DeviceKind::Emulated(emulated) => matches!(emulated.backing, Backing::File(_)),
+        DeviceKind::Null { .. } => false,
+    }
+}
+
 /// Opens the store of `device`, which has `size` bytes.
 pub(crate) fn open(
     device: &DeviceConfig,
     config: &AisConfig,
     size: Bytes,
+    keeper: Option<&Keeper>,
 ) -> Result<OpenAuxiliary, DeviceError> {
     let drive = load_drive(&config.profile)?;
     let log = match &config.store {
         AisStore::Ram => None,
-        AisStore::Log(path) => Some(open_log(device, config, path, size)?),
+        AisStore::Log(path) => Some(open_log((device, config), path, size, keeper)?),
     };
     Ok(OpenAuxiliary { drive, size: config.size, log, faults: config.faults.clone() })
 }
@@ -72,10 +130,10 @@ pub(crate) fn load_drive(path: &Path) -> Result<Drive, DeviceError> {
 }
 
 fn open_log(
-    device: &DeviceConfig,
-    config: &AisConfig,
+    (device, config): (&DeviceConfig, &AisConfig),
     path: &Path,
     size: Bytes,
+    keeper: Option<&Keeper>,
 ) -> Result<OpenedLog, DeviceError> {
     let is_block = match is_block_device(path) {
         Err(DeviceError::Missing { .. }) if config.create => false,
@@ -83,12 +141,12 @@ fn open_log(
     };
     let open = |direct| {
         if is_block {
-            return open_disk(path, direct, false, true);
+            return open_disk(path, direct, false, Writing::Must);
         }
         let (size, create, force) = (Some(config.size), config.create, false);
-        open_file(path, Wanted { size, create, direct, force, writes: true })
+        open_file(path, Wanted { size, create, direct, force, writing: Writing::Must })
     };
-    let file = match open(true) {
+    let Opened { file, .. } = match open(true) {
         Err(DeviceError::NoDirectIo(_)) => open(false)?,
         file => file?,
     };
@@ -113,7 +171,19 @@ fn open_log(
     let log = OpenLog::open(&mut medium, &options).map_err(refused)?;
     let pending = Bytes(log.pending());
     info!(device = %device.name, log = %path.display(), %pending, "the auxiliary store is open");
-    Ok(OpenedLog { log, file, is_block })
+    let held = Arc::new(Held::new(path, &file)?);
+    let note = keeper.filter(|_| keeps_contents(device)).map(|keeper| {
+        let (ssd, name, epoch) = (options.identity.clone(), log.name(), log.epoch());
+        let record = LogRecord { ssd, log: path.to_owned(), name, epoch, size: config.size };
+        LogNote { keeper: keeper.clone(), record }
+    });
+    if note.is_none() && keeps_contents(device) {
+        warn!(
+            device = %device.name,
+            "there is no state directory: after a kill, a start without the log of the auxiliary store would not be noticed"
+        );
+    }
+    Ok(OpenedLog { note, log, file, is_block, held })
 }
 
 /// What no other SSD is called.
