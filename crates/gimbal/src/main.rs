@@ -11,6 +11,7 @@ mod bench;
 mod completions;
 mod config_check;
 mod demo;
+mod interrupt;
 mod lab;
 mod log_writer;
 mod loopback;

@@ -168,11 +168,23 @@ fn engines_have_one_spelling() {
 }
 
 #[test]
-fn control_c_leaves_the_results() {
+fn a_signal_leaves_the_results() {
+    // Several at once: timeout(1) signals the process and then its group.
+    for (signals, code) in
+        [(&["-INT"][..], 130), (&["-TERM"], 143), (&["-HUP"], 129), (&["-INT", "-INT"], 130)]
+    {
+        // The end of an interval is not waited for.
+        for interval in ["10ms", "1h"] {
+            ends_by(signals, code, interval);
+        }
+    }
+}
+
+fn ends_by(signals: &[&str], code: i32, interval: &str) {
     let target = null_target();
     let mut command = gimbal();
     command.args(["bench", "--addr", &target.address().to_string(), "--runtime", "1000000", "--time_based"]);
-    command.args(["--interval", "10ms", "--json", "-", "--job", "name=a", "--job", "name=b,stonewall"]);
+    command.args(["--interval", interval, "--json", "-", "--job", "name=a", "--job", "name=b,stonewall"]);
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("built");
     let connected = || {
@@ -185,10 +197,12 @@ fn control_c_leaves_the_results() {
         assert!(child.try_wait().expect("our own child").is_none(), "the run has ended by itself");
         std::thread::yield_now();
     }
-    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(killed.expect("kill(1) is everywhere").success());
+    for signal in signals {
+        let killed = std::process::Command::new("kill").args([signal, &*child.id().to_string()]).status();
+        assert!(killed.expect("kill(1) is everywhere").success());
+    }
     let output = child.wait_with_output().expect("our own child");
-    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(code), "{signals:?}: {}", said(&output));
     let results = json(&output);
     assert_eq!(
         (results["interrupted"].as_bool(), results["jobs"].as_array().map(Vec::len)),

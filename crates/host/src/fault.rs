@@ -77,6 +77,9 @@ impl Fault {
     /// What to do about it, if the message does not say it.
     fn advice(&self) -> Option<&'static str> {
         match self {
+            Fault::Unreachable(error) if is_out_of_descriptors(error) => Some(
+                "this process has too many files and connections open: use fewer connections, or raise the limit (ulimit -n)",
+            ),
             Fault::Unreachable(_) => {
                 Some("check that the target is running and that this is its address and port")
             }
@@ -92,6 +95,14 @@ impl Fault {
             | Fault::Controller(_) => Some("check the target's log and the network"),
         }
     }
+}
+
+/// Whether this machine, and not the target, is the reason.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    // errno(3), the same on every architecture of Linux.
+    const EMFILE: i32 = 24;
+    const ENFILE: i32 = 23;
+    matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
 }
 
 impl fmt::Display for Fault {

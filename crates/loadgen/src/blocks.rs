@@ -13,6 +13,8 @@ use units::Bytes;
 const WHOLE: u64 = 100;
 /// The most sizes of a split, as in fio.
 const SIZES_MAX: usize = 64;
+/// The most sizes of a range.
+const RANGE_MAX: u64 = 8192;
 
 /// The sizes of a job's IOs, by direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +42,12 @@ impl BlockSizes {
     pub fn parse_split(text: &str, default: Bytes) -> Result<BlockSizes, String> {
         let splits = per_direction(text, split)?;
         Ok(BlockSizes { per: splits.map(|split| split.unwrap_or_else(|| vec![(default, 1)])) })
+    }
+
+    /// Reads `bsrange`: `4k-64k`; every multiple of the smallest size up to the largest comes equally often.
+    pub fn parse_range(text: &str, default: Bytes) -> Result<BlockSizes, String> {
+        let ranges = per_direction(text, range)?;
+        Ok(BlockSizes { per: ranges.map(|range| range.unwrap_or_else(|| vec![(default, 1)])) })
     }
 
     /// Ignores the sizes of directions that are not used.
@@ -83,6 +91,9 @@ impl BlockSizes {
         if let [(only, _)] = sizes[..] {
             return only;
         }
+        if sizes.iter().all(|(_, weight)| *weight == 1) {
+            return sizes[random.random_range(0..sizes.len())].0;
+        }
         let mut point = random.random_range(0..sizes.iter().map(|(_, weight)| weight).sum::<u64>());
         for (size, weight) in sizes {
             if point < *weight {
@@ -98,6 +109,18 @@ impl fmt::Display for BlockSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (smallest, largest) = (self.smallest(), self.largest());
         if smallest == largest { write!(f, "{smallest}") } else { write!(f, "{smallest} to {largest}") }
+    }
+}
+
+fn range(text: &str) -> Result<Sizes, String> {
+    let advice =
+        || format!("write the smallest and the largest size, such as 4k-64k, with {RANGE_MAX} steps at most");
+    let (least, most) = text.split_once('-').ok_or_else(advice)?;
+    let size = |text: &str| text.parse::<Bytes>().map_err(|why| why.to_string());
+    let (least, most) = (size(least)?.get(), size(most)?.get());
+    match most.checked_div(least) {
+        Some(steps @ 1..=RANGE_MAX) => Ok((1..=steps).map(|step| (Bytes(step * least), 1)).collect()),
+        _ => Err(advice()),
     }
 }
 
@@ -132,6 +155,11 @@ fn split(text: &str) -> Result<Sizes, String> {
     Ok(weighed)
 }
 
+/// The greatest common divisor of two sizes; one that is 0 has no say.
+pub(crate) fn common_divisor(a: Bytes, b: Bytes) -> Bytes {
+    Bytes(greatest_common_divisor(a.get(), b.get()))
+}
+
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
@@ -160,6 +188,21 @@ mod tests {
         }
         for (count, expected) in counts.into_iter().zip([10_000, 50_000, 40_000u32]) {
             assert!(count.abs_diff(expected) < 1000, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_range_has_all_multiples_of_its_least_size() {
+        let sizes = BlockSizes::parse_range("1k-4k,8k-8k", DEFAULT).expect("a range");
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut counts = [0u32; 4];
+        for _ in 0..10_000 {
+            counts[(sizes.pick(Direction::Read, &mut random).get() >> 10) as usize - 1] += 1;
+            assert_eq!(sizes.pick(Direction::Write, &mut random), Bytes::kib(8));
+        }
+        assert!(counts.iter().all(|count| count.abs_diff(2500) < 300), "{counts:?}");
+        for wrong in ["4k", "8k-4k", "0-4k", "1-1g"] {
+            assert!(range(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -63,6 +63,20 @@ pub fn collect(flags: &Settings, files: &[PathBuf], inline: &[String]) -> Result
     Ok(Collected { jobs, without_effect })
 }
 
+/// A kind of load, and the number behind it: `read:8k` leaves 8 KiB between IOs (`read:-8k` goes backwards), `randread:8` does 8 IOs from each
+/// place that it chooses.
+fn kind(text: &str) -> Result<(Rw, i64, u32), String> {
+    let Some((kind, number)) = text.split_once(':') else { return Ok((Rw::parse(text)?, 0, 1)) };
+    let rw = Rw::parse(kind)?;
+    if rw.is_random() {
+        let run = number.parse().map_err(|_| format!("`{number}` is not a number of IOs"))?;
+        return Ok((rw, 0, run));
+    }
+    let (sign, length) = number.strip_prefix('-').map_or((1, number), |length| (-1, length));
+    let length = i64::try_from(size(length)?.get()).map_err(|_| format!("`{length}` is too large"))?;
+    Ok((rw, sign * length, 1))
+}
+
 fn size(text: &str) -> Result<Bytes, String> {
     text.parse().map_err(|why: NotAQuantity| why.to_string())
 }
@@ -101,13 +115,22 @@ fn percent(text: &str) -> Result<u8, String> {
 pub(crate) fn complete(settings: &Settings, index: usize) -> Result<Job, JobError> {
     let name: String = settings.get("name")?.unwrap_or_else(|| format!("job{index}"));
     let both = |one, other| JobError::Both(name.clone(), one, other);
-    let rw = settings.read("rw", Rw::parse)?.unwrap_or(Rw::RandRead);
-    let bs = match (settings.has("bs"), settings.has("bssplit")) {
-        (true, true) => return Err(both("bs", "bssplit")),
-        (_, true) => settings.read("bssplit", |text| BlockSizes::parse_split(text, BS))?,
+    let (rw, gap, run) = settings.read("rw", kind)?.unwrap_or((Rw::RandRead, 0, 1));
+    let (offset, offset_percent) = match settings.read("offset", extent)? {
+        Some(Extent::Percent(percent)) => (Bytes::ZERO, Some(percent)),
+        Some(Extent::Bytes(offset)) => (offset, None),
+        Some(Extent::Rest) | None => (Bytes::ZERO, None),
+    };
+    let sizes =
+        ["bs", "bssplit", "bsrange"].into_iter().filter(|name| settings.has(name)).collect::<Vec<_>>();
+    let bs = match sizes[..] {
+        [one, other, ..] => return Err(both(one, other)),
+        ["bssplit"] => settings.read("bssplit", |text| BlockSizes::parse_split(text, BS))?,
+        ["bsrange"] => settings.read("bsrange", |text| BlockSizes::parse_range(text, BS))?,
         _ => settings.read("bs", |text| BlockSizes::parse(text, BS))?,
     };
     let rwmixread = match (settings.read("rwmixread", percent)?, settings.read("rwmixwrite", percent)?) {
+        (Some(reads), Some(writes)) if reads + writes == 100 => reads,
         (Some(_), Some(_)) => return Err(both("rwmixread", "rwmixwrite")),
         (Some(reads), None) => reads,
         (None, Some(writes)) => 100 - writes,
@@ -152,9 +175,16 @@ pub(crate) fn complete(settings: &Settings, index: usize) -> Result<Job, JobErro
         norandommap: settings.switch("norandommap")?,
         seed: settings.number("randseed")?,
         pacing: pacing(settings, &name)?,
-        offset: settings.read("offset", size)?.unwrap_or(Bytes::ZERO),
+        offset,
+        offset_percent,
+        blockalign: settings.read("blockalign", size)?,
+        gap,
+        run,
+        rate_min: settings
+            .read("rate_min", |text| per_direction(text, |part| size(part).map(Bytes::get)))?
+            .unwrap_or_default(),
         offset_increment: settings.read("offset_increment", size)?.unwrap_or(Bytes::ZERO),
-        size: settings.read("size", extent)?.unwrap_or_default(),
+        size: settings.read("size", extent)?.or(settings.read("filesize", extent)?).unwrap_or_default(),
         amount,
         class,
         verify,
@@ -178,8 +208,9 @@ fn set_hours(job: &mut Job, settings: &Settings) -> Result<(), JobError> {
     if job.time_based && runtime.is_none() {
         return Err(JobError::Needs(job.name.clone(), "time_based", "a runtime of more than 0"));
     }
-    let says_how_much =
-        ["runtime", "size", "io_size", "number_ios", "loops"].iter().any(|name| settings.has(name));
+    let says_how_much = ["runtime", "size", "filesize", "io_size", "number_ios", "loops"]
+        .iter()
+        .any(|name| settings.has(name));
     if !says_how_much && !job.verify && job.latency_target.is_none() {
         (runtime, job.time_based) = (Some(RUNTIME), true);
     }

@@ -110,3 +110,33 @@ fn a_mistake_is_named() {
 fn a_number_may_be_a_name() {
     assert_eq!(inline("name=7,bs=4k").expect("a job").name, "7");
 }
+
+#[test]
+fn what_stands_in_everyday_job_files_is_read() {
+    // An enterprise endurance load: sizes, a mix given from both sides, zones, alignment.
+    let enterprise = inline(
+        "name=a,rw=randrw,norandommap,rwmixread=40,rwmixwrite=60,iodepth=256,numjobs=4,blockalign=4k,\
+         bssplit=512/4:1024/1:1536/1:2048/1:2560/1:3072/1:3584/1:4k/67:8k/10:16k/7:32k/3:64k/3,\
+         random_distribution=zoned:50/5:30/15:20/80,group_reporting,ioengine=libaio,randrepeat=0",
+    )
+    .expect("every option is known");
+    assert_eq!((enterprise.rwmixread, enterprise.unit()), (40, Bytes(512)));
+    let backwards = inline("name=a,rw=read:-8k,bs=4k").expect("a gap");
+    assert_eq!((backwards.rw, backwards.gap, backwards.run), (Rw::Read, -8192, 1));
+    let runs = inline("name=a,rw=randread:8,bsrange=4k-16k,offset=25%,filesize=50%").expect("runs");
+    assert_eq!((runs.run, runs.gap, runs.offset_percent), (8, 0, Some(25)));
+    assert_eq!((runs.size, runs.bs.largest()), (Extent::Percent(50), Bytes::kib(16)));
+    let least = inline("name=a,rw=rw,ratemin=1m,2m,runtime=1").expect("a least rate");
+    assert_eq!(least.rate_min, [Some(1 << 20), Some(2 << 20), Some(2 << 20)]);
+    for (wrong, why) in [
+        ("rwmixread=40,rwmixwrite=50", "not both"),
+        ("rw=read:x", "x"),
+        ("rw=read:100", "multiple of 512"),
+        ("bsrange=8k-4k", "smallest"),
+        ("blockalign=1000", "multiple of 512"),
+        ("random_distribution=zoned:50/5:20/95", "add up"),
+    ] {
+        let said = inline(&format!("name=a,{wrong}")).expect_err(wrong).to_string();
+        assert!(said.contains(why), "{wrong}: {said}");
+    }
+}

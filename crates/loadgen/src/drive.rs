@@ -44,6 +44,8 @@ struct Running {
     controller: ControllerId,
     /// Known once connected.
     place: Option<Place>,
+    /// The workload and the buffers of each stream, from `prepare` to the start.
+    prepared: Vec<(Workload, Vec<IoBuffer>)>,
     recorder: Option<Recorder>,
     trouble: Trouble,
     written: Option<Written>,
@@ -144,6 +146,56 @@ impl Drive {
         Ok(())
     }
 
+    /// Makes what the streams need and what takes time: workloads, and buffers with data.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub(crate) fn prepare(&mut self, load: &Load) -> Result<(), BenchError> {
+        for running in &mut self.running {
+            let job = &running.job;
+            let region = running.place.expect("the job is connected").region;
+            running.written = job.verify.then(|| Written::new(region.reach(job.numjobs)));
+            let seed = job.seed.unwrap_or(load.options.seed).wrapping_add(running.number as u64);
+            for clone in 0..job.numjobs {
+                let workload = Workload::new(job, region, clone, seed);
+                let buffers = (0..job.iodepth).map(|_| {
+                    let mut buffer = self
+                        .engine
+                        .take_buffer(buffer_of(job).get() as usize)
+                        .expect("the pool was sized for all slots");
+                    // Data that does not compress, because some devices would compress it.
+                    pattern::fill(&mut buffer, Bytes(u64::from(clone) << 32), seed);
+                    buffer
+                });
+                running.prepared.push((workload, buffers.collect()));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the controllers cannot give as the jobs want it.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for Running { job, controller, .. } in &self.running {
+            let Some(info) = self.engine.info(*controller) else { continue };
+            // A queue is full with one entry free.
+            let holds = info.queue_entries_max.saturating_sub(1);
+            if job.iodepth > holds {
+                notes.push(format!(
+                    "job {}: a queue of this controller holds {holds} commands; of iodepth={} the rest waits here, and its latency counts from then",
+                    job.name, job.iodepth
+                ));
+            }
+            if u32::from(info.io_queues) < job.numjobs {
+                notes.push(format!(
+                    "job {}: the controller grants {} IO queues; the {} connections of numjobs share them",
+                    job.name, info.io_queues, job.numjobs
+                ));
+            }
+        }
+        notes
+    }
+
     fn open_streams(&mut self, load: &Load, index: usize, start: Instant, end: Instant) {
         let running = &mut self.running[index];
         let job = &running.job;
@@ -151,26 +203,14 @@ impl Drive {
         let hours_end = job.stop.map_or(end, |stop| (start + stop).min(end));
         let window = Window { from: start + load.options.ramp.max(job.start + job.ramp), until: hours_end };
         running.recorder = Some(Recorder::new(start, window));
-        running.written = job.verify.then(|| Written::new(region.reach(job.numjobs)));
         running.search = job.latency_target.map(|asked| Search::new(asked, job.iodepth, window.from));
         running.unfinished = job.numjobs;
         let is_endless = load.options.runtime.is_some() || job.time_based;
         let budget = Budget::new(job.amount, &region);
         let budget = if is_endless { budget.without_bytes() } else { budget };
         let hours = Hours { start: start + job.start, stop: hours_end, budget };
-        let seed = job.seed.unwrap_or(load.options.seed).wrapping_add(running.number as u64);
-        for clone in 0..job.numjobs {
-            let workload = Workload::new(job, region, clone, seed);
-            let buffers = (0..job.iodepth).map(|_| {
-                let mut buffer = self
-                    .engine
-                    .take_buffer(buffer_of(job).get() as usize)
-                    .expect("the pool was sized for all slots");
-                // Data that does not compress, because some devices would compress it.
-                pattern::fill(&mut buffer, Bytes(u64::from(clone) << 32), seed);
-                buffer
-            });
-            let mut stream = Stream::new(index, job, clone as u16, workload, hours, buffers.collect());
+        for (clone, (workload, buffers)) in running.prepared.drain(..).enumerate() {
+            let mut stream = Stream::new(index, job, clone as u16, workload, hours, buffers);
             if let Some(search) = &running.search {
                 stream.set_depth(search.depth());
             }

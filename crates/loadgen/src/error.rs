@@ -43,6 +43,17 @@ pub enum BenchError {
     /// The initiator refuses an IO: job, why.
     #[error("job {0}: an IO was refused: {1}")]
     Refused(String, Refusal),
+    /// There is not enough memory for the buffers and the maps of random blocks.
+    #[error(
+        "the jobs need {needed} of memory for their buffers and for what they remember of random blocks, and there are {available}; \
+         use fewer connections (numjobs), a smaller iodepth, bs or size, or norandommap"
+    )]
+    Memory {
+        /// What the jobs need.
+        needed: Bytes,
+        /// What there is.
+        available: Bytes,
+    },
     /// A system call of this machine failed.
     #[error("cannot generate load on this machine: {0}")]
     Io(io::Error),

@@ -46,7 +46,7 @@ fn ours(options: &str, size: u64) -> Vec<Io> {
     let settings =
         Settings::parse_inline(&options.replace(' ', ",")).expect("they are fio's options and ours");
     let job = complete(&settings, 0).expect("a job");
-    let unit = job.bs.unit();
+    let unit = job.unit();
     let region = Region { offset: Bytes::ZERO, unit, units: size / unit.get(), increment: 0 };
     let mut workload = Workload::new(&job, region, 0, 1);
     let mut left = job.amount.io_size.map_or(size, Bytes::get);

@@ -3,7 +3,7 @@
 //! Elsewhere: `collect` makes jobs of options; `settings` says where options may be written and which place wins; `options` lists
 //! them; `docs/bench.md` says what each one means and where it differs from fio.
 
-use crate::blocks::BlockSizes;
+use crate::blocks::{BlockSizes, common_divisor};
 use crate::direction::{DIRECTIONS, Rw};
 use crate::distribution::Distribution;
 use crate::job_file::JobFileError;
@@ -55,8 +55,18 @@ pub struct Job {
     pub pacing: Pacing,
     /// Where in the namespace the job's region begins.
     pub offset: Bytes,
+    /// The same in percent of the namespace, instead.
+    pub offset_percent: Option<u8>,
     /// How much further on each connection begins.
     pub offset_increment: Bytes,
+    /// Random IOs begin at multiples of this.
+    pub blockalign: Option<Bytes>,
+    /// Bytes between two sequential IOs; negative: backwards.
+    pub gap: i64,
+    /// IOs that follow each other from each random place.
+    pub run: u32,
+    /// The least bandwidth of each direction in bytes per second: less is an error at the end.
+    pub rate_min: [Option<u64>; DIRECTIONS],
     /// How long the region is.
     pub size: Extent,
     /// How much a connection does before it ends.
@@ -182,7 +192,12 @@ impl Job {
             seed: None,
             pacing: Pacing::Closed,
             offset: Bytes::ZERO,
+            offset_percent: None,
             offset_increment: Bytes::ZERO,
+            blockalign: None,
+            gap: 0,
+            run: 1,
+            rate_min: [None; DIRECTIONS],
             size: Extent::Rest,
             amount: Amount::ONCE,
             first_step: 0,
@@ -230,7 +245,14 @@ impl Job {
             Extent::Bytes(size) => Some(size),
             Extent::Rest | Extent::Percent(_) => None,
         };
-        let lengths = [("offset", self.offset), ("offset_increment", self.offset_increment)];
+        let lengths = [
+            ("offset", self.offset),
+            ("offset_increment", self.offset_increment),
+            ("blockalign", self.blockalign.unwrap_or(Bytes(GRAIN))),
+            ("the number after rw", Bytes(self.gap.unsigned_abs())),
+        ];
+        range(self.run > 0, "the number after rw", "1 or more")?;
+        range(self.blockalign != Some(Bytes::ZERO), "blockalign", "more than 0")?;
         let sizes = self.bs.all().map(|bs| ("bs", bs)).chain(size.map(|size| ("size", size)));
         for (field, value) in lengths.into_iter().chain(sizes) {
             if !value.get().is_multiple_of(GRAIN) {
@@ -246,6 +268,8 @@ impl Job {
         let does_each_once = !self.time_based
             && self.amount == Amount::ONCE
             && self.numjobs == 1
+            && self.gap == 0
+            && self.blockalign.is_none()
             && !self.norandommap
             && self.percentage_random == [100; DIRECTIONS]
             && self.random_distribution == Distribution::Even;
@@ -253,6 +277,12 @@ impl Job {
             return Err(JobError::VerifyTrims(name()));
         }
         Ok(())
+    }
+
+    /// The grain of its sizes and places: their greatest common divisor.
+    pub fn unit(&self) -> Bytes {
+        let gap = Bytes(self.gap.unsigned_abs());
+        [Some(gap), self.blockalign].into_iter().flatten().fold(self.bs.unit(), common_divisor)
     }
 
     /// The job in a few words: `randread 4 KiB qd 32`.

@@ -78,7 +78,7 @@ fn parse(
             Item::Error(text) => return Err(JobFileError::Syntax(path.to_owned(), line, text.to_owned())),
             Item::Property(name, value) => (name, value),
         };
-        let value = value.map(|value| {
+        let value = value.map(without_comment).map(|value| {
             expand(value, &variable).map_err(|name| JobFileError::Variable(path.to_owned(), line, name))
         });
         let value = value.transpose()?;
@@ -93,6 +93,13 @@ fn parse(
         *section = section.overlaid(&own);
     }
     if jobs.is_empty() { Err(JobFileError::NoJobs(path.to_owned())) } else { Ok(jobs) }
+}
+
+/// The value without a comment behind it: fio takes `;` and `#` for the start of one after a space.
+fn without_comment(value: &str) -> &str {
+    let begins = |at: &usize| value[..*at].ends_with([' ', '\t']);
+    let comment = value.match_indices(['#', ';']).map(|(at, _)| at).find(begins);
+    comment.map_or(value, |at| value[..at].trim_end())
 }
 
 fn is_section(text: &str) -> bool {

@@ -32,6 +32,16 @@ pub trait Observer {
         let _ = phase;
     }
 
+    /// Something that the user may not expect, such as a queue that holds fewer IOs than the job wants.
+    fn on_note(&mut self, text: &str) {
+        let _ = text;
+    }
+
+    /// Asked several times a second, whatever the IOs do: `true` ends the run early, and the results so far are kept.
+    fn wants_end(&mut self) -> bool {
+        false
+    }
+
     /// An interval of a job (by its number) has ended. `Break` ends the run early; the results so far are kept.
     fn on_interval(&mut self, job: usize, interval: &Interval) -> ControlFlow<()> {
         let _ = (job, interval);

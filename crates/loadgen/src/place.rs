@@ -53,8 +53,10 @@ pub(crate) fn locate(engine: &Engine, controller: ControllerId, job: &Job) -> Re
         BenchError::Namespace(name(), job.nsid, namespaces.iter().map(|namespace| namespace.nsid).collect())
     })?;
     let block_size = namespace.block_size.get();
-    let unit = job.bs.unit();
-    if !unit.get().is_multiple_of(block_size) || !job.offset.get().is_multiple_of(block_size) {
+    let unit = job.unit();
+    if !unit.get().is_multiple_of(block_size)
+        || !offset_of(job, namespace, unit).get().is_multiple_of(block_size)
+    {
         return Err(BenchError::BlockSize(name(), namespace.block_size));
     }
     if !job.offset_increment.get().is_multiple_of(unit.get()) {
@@ -70,7 +72,8 @@ pub(crate) fn locate(engine: &Engine, controller: ControllerId, job: &Job) -> Re
         return Err(BenchError::Transfer(name(), trim_max));
     }
     let shift = job.offset_increment.get().checked_mul(u64::from(job.numjobs - 1));
-    let begin = shift.and_then(|shift| job.offset.get().checked_add(shift)).map(Bytes);
+    let offset = offset_of(job, namespace, unit);
+    let begin = shift.and_then(|shift| offset.get().checked_add(shift)).map(Bytes);
     let rest = begin.map_or(Bytes::ZERO, |begin| namespace.size().saturating_sub(begin));
     let size = match job.size {
         Extent::Rest => rest,
@@ -86,13 +89,15 @@ pub(crate) fn locate(engine: &Engine, controller: ControllerId, job: &Job) -> Re
     }
     Ok(Place {
         nsid: namespace.nsid,
-        region: Region {
-            offset: job.offset,
-            unit,
-            units,
-            increment: job.offset_increment.get() / unit.get(),
-        },
-        first_block: job.offset.get() / block_size,
+        region: Region { offset, unit, units, increment: job.offset_increment.get() / unit.get() },
+        first_block: offset.get() / block_size,
         unit_blocks: unit.get() / block_size,
     })
+}
+
+/// Where the region of a job begins: as it says, or at a percentage of the namespace, rounded down to a unit.
+fn offset_of(job: &Job, namespace: &Namespace, unit: Bytes) -> Bytes {
+    let Some(percent) = job.offset_percent else { return job.offset };
+    let offset = u128::from(namespace.size().get()) * u128::from(percent) / 100;
+    Bytes(offset as u64 / unit.get() * unit.get())
 }

@@ -1,10 +1,12 @@
 //! Which units of a region were done in this pass, so that a random job does each unit once.
 //!
 //! The first level has one bit per unit, the next one has one bit per full word of the first, and so on. So the next free unit is
-//! found in one step per level (four levels for 16 million units). The map takes one bit per unit. fio does the same (its
+//! found in one step per level (four levels for 16 million units). The map takes one bit per unit, from the system when it is first set. fio does the same (its
 //! `axmap`): it draws a random number and takes the next free block from there.
 //!
 //! Holds: a pass does each unit exactly once (`a_pass_does_every_unit_once`).
+
+use units::Bytes;
 
 const BITS: u64 = u64::BITS as u64;
 
@@ -32,22 +34,33 @@ impl RandomMap {
             bits = words;
         }
         let mut map = RandomMap { levels, units, free: units };
-        map.begin_pass();
+        map.close_ends();
         map
+    }
+
+    /// The memory that the map of a region takes when all of it was done.
+    pub(crate) fn memory(units: u64) -> Bytes {
+        // The levels above the first are a 63rd of it.
+        Bytes(units / 8 + units / 8 / 63 + 64)
     }
 
     /// Clears the map for the next pass.
     fn begin_pass(&mut self) {
+        self.levels.iter_mut().for_each(|level| level.fill(0));
+        self.close_ends();
+        self.free = self.units;
+    }
+
+    /// Marks what is beyond the end.
+    fn close_ends(&mut self) {
         let mut bits = self.units;
         for level in &mut self.levels {
-            level.fill(0);
             // Bits beyond the end are never free.
             if !bits.is_multiple_of(BITS) {
                 *level.last_mut().expect("a level has a word") = u64::MAX << (bits % BITS);
             }
             bits = level.len() as u64;
         }
-        self.free = self.units;
     }
 
     /// The first free unit at `from` or after it, and after the end from the start on. Begins a new pass if no unit is free.

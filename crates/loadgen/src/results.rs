@@ -119,6 +119,15 @@ impl JobResult {
         Direction::ALL.into_iter().map(|direction| self.iops(direction)).sum()
     }
 
+    /// The directions that did not reach their least bandwidth (`rate_min`), each with what it reached and should have reached.
+    pub fn below_minimum(&self) -> impl Iterator<Item = (Direction, f64, u64)> + '_ {
+        Direction::ALL.into_iter().filter_map(|direction| {
+            let least = self.job.rate_min[direction.index()].filter(|_| self.tally(direction).ios > 0)?;
+            let reached = self.bandwidth(direction);
+            (reached < least as f64).then_some((direction, reached, least))
+        })
+    }
+
     /// Whether any IO completed in the measured window.
     pub fn did_something(&self) -> bool {
         self.tallies.iter().any(|tally| tally.ios > 0)
@@ -156,6 +165,7 @@ impl Results {
             job.trouble.failed == 0
                 && job.verified.as_ref().is_none_or(Verified::is_clean)
                 && job.found.is_none_or(|found| matches!(found, Found::Depth(_)))
+                && job.below_minimum().next().is_none()
         };
         self.fatal.is_none() && self.jobs.iter().all(clean)
     }

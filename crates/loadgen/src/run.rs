@@ -20,10 +20,13 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 use units::{Instant, Nanos};
 
 /// The time between the order to start and the start, so that all threads get it in time.
 const START_DELAY: Nanos = Nanos::millis(5);
+/// How often the observer is asked whether the run is to end.
+const LOOK: Duration = Duration::from_millis(100);
 /// How often to reconnect to a lost target: for about ten seconds.
 const BACKOFF: Backoff = Backoff { first: Nanos::millis(100), longest: Nanos::secs(2), tries_max: Some(10) };
 /// The host NQN that reads the discovery log.
@@ -229,6 +232,8 @@ enum Message {
     Ready { start: mpsc::Sender<Instant>, waker: Waker },
     /// A report for the observer.
     Told(Told),
+    /// A note for the observer.
+    Note(String),
     /// The thread has finished: the results of its jobs, and what went wrong.
     Done(Vec<(usize, JobResult)>, Option<BenchError>),
 }
@@ -268,12 +273,15 @@ fn work(
     stop: &AtomicBool,
     say: &mpsc::Sender<Message>,
 ) -> Result<Part, BenchError> {
-    let mut drive = Drive::connect(load, jobs)?;
-    let (start, started) = mpsc::channel();
     let tell = |message| {
         // This fails only if the caller's thread has panicked; then the run does not matter.
         let _ = say.send(message);
     };
+    let mut drive = Drive::connect(load, jobs)?;
+    // All that takes time and memory is done before the common start.
+    drive.prepare(load)?;
+    drive.notes().into_iter().for_each(|note| tell(Message::Note(note)));
+    let (start, started) = mpsc::channel();
     tell(Message::Ready { start, waker: drive.waker() });
     let mut moment = None;
     drive.idle_until(|| match started.try_recv() {
@@ -298,11 +306,23 @@ fn attend(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, BenchError> {
     let mut waiting: Vec<(mpsc::Sender<Instant>, Waker)> = Vec::new();
+    let mut running: Vec<Waker> = Vec::new();
     let mut results = Vec::new();
     let (mut failure, mut is_stopped) = (None, false);
-    while let Ok(message) = hear.recv() {
+    loop {
+        if !is_stopped && observer.wants_end() {
+            is_stopped = true;
+            stop.store(true, Ordering::Relaxed);
+            running.iter().for_each(Waker::wake);
+        }
+        let message = match hear.recv_timeout(LOOK) {
+            Ok(message) => message,
+            Err(mpsc::RecvTimeoutError::Timeout) => continue,
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        };
         match message {
             Message::Ready { start, waker } => waiting.push((start, waker)),
+            Message::Note(text) => observer.on_note(&text),
             Message::Told(Told::Interval(job, interval)) => {
                 if let ControlFlow::Break(()) = observer.on_interval(job, &interval) {
                     is_stopped = true;
@@ -330,6 +350,7 @@ fn attend(
                 // A thread that has ended already sent its error.
                 let _ = start.send(moment);
                 waker.wake();
+                running.push(waker);
             }
         }
     }

@@ -62,7 +62,8 @@ pub struct Settings {
 }
 
 /// Options that are one choice: the place that wins decides all of them.
-const ONE_CHOICE: [&[&str]; 3] = [&["rate", "rate_iops"], &["rwmixread", "rwmixwrite"], &["bs", "bssplit"]];
+const ONE_CHOICE: [&[&str]; 3] =
+    [&["rate", "rate_iops"], &["rwmixread", "rwmixwrite"], &["bs", "bssplit", "bsrange"]];
 
 impl Settings {
     /// Sets an option in any of its spellings.

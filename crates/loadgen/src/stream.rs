@@ -145,7 +145,7 @@ impl Stream {
             queue,
             workload,
             pace: Pace::new(job, hours.start),
-            unit: job.bs.unit(),
+            unit: job.unit(),
             hours,
             idle: (0..slots.len()).rev().collect(),
             depth: slots.len(),

@@ -84,7 +84,7 @@ fn remarks(job: &JobResult) -> impl Iterator<Item = String> {
     if let Some(verified) = &job.verified {
         remarks.push(match &verified.first {
             None if verified.is_clean() => {
-                format!("{name}: verified {} × {}: all correct", verified.steps, job.job.bs.unit())
+                format!("{name}: verified {} × {}: all correct", verified.steps, job.job.unit())
             }
             None => {
                 format!("{name}: {} of {} blocks could not be read back", verified.unreadable, verified.steps)

@@ -1,8 +1,10 @@
 //! The IOs of a stream: direction, place and length of each.
 //!
 //! A stream works on a region of its namespace, counted in the job's unit (see `blocks`). A sequential stream continues after the
-//! last IO of the same direction, and starts over at the end. A random stream does each unit once per pass (`random_map`), in
-//! any order; or chooses units independently (`norandommap`, and the distributions that prefer some places).
+//! last IO of the same direction, and starts over at the end; or leaves a gap behind each IO (`rw=read:8k`). A random stream does each unit
+//! once per pass, in any order: of IOs of one size that needs no memory (`permutation`), of several sizes a map (`random_map`). Or it chooses
+//! units independently (`norandommap`, the distributions that prefer some places, and `blockalign` with several sizes). It may continue
+//! for some IOs where it is (`rw=randread:8`).
 //!
 //! Each connection of a job (`numjobs`) does the whole region, as in fio; `offset_increment` moves the regions apart.
 //!
@@ -13,6 +15,7 @@ use crate::blocks::BlockSizes;
 use crate::direction::{DIRECTIONS, Direction};
 use crate::distribution::{Distribution, Places};
 use crate::job::Job;
+use crate::permutation::Permutation;
 use crate::random_map::RandomMap;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -61,15 +64,73 @@ pub(crate) struct Workload {
     directions: &'static [Direction],
     /// Percentage of the first of two directions.
     first_percent: u8,
-    /// Where the last IO of each direction ended.
+    /// Where the last IO of each direction ended, and the gap behind it.
     cursors: [u64; DIRECTIONS],
     random: Xoshiro256PlusPlus,
 }
 
 #[derive(Debug)]
 enum Order {
-    Sequential,
-    Random { places: Places, map: Option<RandomMap>, percentage: [u8; DIRECTIONS] },
+    /// One after the other, with this many units between them; negative: backwards.
+    Sequential {
+        gap: i64,
+    },
+    Random(Random),
+}
+
+#[derive(Debug)]
+struct Random {
+    choice: Choice,
+    /// Units between two places where an IO may begin.
+    step: u64,
+    percentage: [u8; DIRECTIONS],
+    /// IOs that follow each other from a place that was chosen.
+    run: u32,
+    /// How many of them are left, by direction.
+    run_left: [u32; DIRECTIONS],
+}
+
+/// How the place of a random IO is chosen.
+#[derive(Debug)]
+enum Choice {
+    Independent(Places),
+    /// Each place once per pass.
+    Once(Permutation),
+    /// Each unit once per pass, whatever the sizes.
+    OnceBySize(Places, RandomMap),
+}
+
+impl Choice {
+    /// The choice of `job` on `units` units.
+    fn of(job: &Job, region: &Region, step: u64, (seed, random): (u64, &mut Xoshiro256PlusPlus)) -> Choice {
+        let size = job.bs.largest().get() / region.unit.get();
+        let places = (region.units.saturating_sub(size) / step).saturating_add(1);
+        let independent = |places| Choice::Independent(Places::new(&job.random_distribution, places, seed));
+        // A distribution that prefers some places must be able to repeat them.
+        if job.norandommap || job.random_distribution != Distribution::Even {
+            return independent(if needs_map(job) { region.units.div_ceil(step) } else { places });
+        }
+        if !needs_map(job) {
+            return Choice::Once(Permutation::new(places, random));
+        }
+        if job.blockalign.is_some() {
+            return independent(region.units.div_ceil(step));
+        }
+        let places = Places::new(&job.random_distribution, region.units, seed);
+        Choice::OnceBySize(places, RandomMap::new(region.units))
+    }
+}
+
+/// Whether the IOs of a random job may begin anywhere and have several sizes, so that a pass has to remember what was done.
+fn needs_map(job: &Job) -> bool {
+    job.bs.smallest() != job.bs.largest() || job.percentage_random != [100; DIRECTIONS] || job.run > 1
+}
+
+/// The memory that a stream of `job` takes to remember what it did.
+pub(crate) fn memory_of(job: &Job, region: &Region) -> Bytes {
+    let is_even = !job.norandommap && job.random_distribution == Distribution::Even;
+    let has_map = job.rw.is_random() && is_even && needs_map(job) && job.blockalign.is_none();
+    if has_map { RandomMap::memory(region.units) } else { Bytes::ZERO }
 }
 
 impl Workload {
@@ -77,18 +138,22 @@ impl Workload {
     pub(crate) fn new(job: &Job, region: Region, clone: u32, seed: u64) -> Workload {
         let Region { unit, units, increment, .. } = region;
         assert!(units > 0, "a workload needs at least one unit to work on");
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ (u64::from(clone) << 32));
+        let in_units = |size: Bytes| size.get() / unit.get();
+        let gap = job.gap / unit.get() as i64;
         let order = if job.rw.is_random() {
-            // A distribution that prefers some places must be able to repeat them.
-            let has_map = !job.norandommap && job.random_distribution == Distribution::Even;
-            Order::Random {
-                places: Places::new(job.random_distribution, units, seed),
-                map: has_map.then(|| RandomMap::new(units)),
-                percentage: job.percentage_random,
-            }
+            let by_size = if needs_map(job) { 1 } else { in_units(job.bs.largest()) };
+            let step = job.blockalign.map_or(by_size, in_units).max(1);
+            let choice = Choice::of(job, &region, step, (seed, &mut random));
+            let (percentage, run) = (job.percentage_random, job.run.max(1));
+            Order::Random(Random { choice, step, percentage, run, run_left: [0; DIRECTIONS] })
         } else {
-            Order::Sequential
+            Order::Sequential { gap }
         };
         let directions = job.rw.directions();
+        let first = job.first_step * in_units(job.bs.smallest()) % units;
+        // Who goes backwards begins at the end.
+        let first = if gap < 0 { units - in_units(job.bs.smallest()).min(units) } else { first };
         Workload {
             base: u64::from(clone) * increment,
             units,
@@ -98,8 +163,8 @@ impl Workload {
             // In `trimwrite` the stream sends the write when the trim has ended; the workload has only the trims.
             directions: if job.rw.writes_after_trims() { &[Direction::Trim] } else { directions },
             first_percent: job.rwmixread,
-            cursors: [job.first_step * (job.bs.smallest().get() / unit.get()) % units; DIRECTIONS],
-            random: Xoshiro256PlusPlus::seed_from_u64(seed ^ (u64::from(clone) << 32)),
+            cursors: [first; DIRECTIONS],
+            random,
         }
     }
 
@@ -126,41 +191,70 @@ impl Workload {
 
     /// The next IO of a direction; there is always one. It moves at most `most` bytes, which must be at least one unit.
     pub(crate) fn next_step(&mut self, direction: Direction, most: Bytes) -> Step {
-        let wanted = self.sizes.pick(direction, &mut self.random).min(most).get() / self.unit.get();
+        let most = most.get() / self.unit.get();
+        let wanted = (self.sizes.pick(direction, &mut self.random).get() / self.unit.get()).min(most);
         let cursor = &mut self.cursors[direction.index()];
-        let (first, units) = match &mut self.order {
-            Order::Sequential => (*cursor, wanted),
-            Order::Random { places, map, percentage } => {
-                let percentage = percentage[direction.index()];
-                let is_random = percentage == 100 || self.random.random_range(0..100) < percentage;
-                match (is_random, map) {
-                    (false, map) => {
-                        let units = wanted.min(self.units - *cursor);
-                        if let Some(map) = map {
-                            (*cursor..*cursor + units).for_each(|unit| map.set_done(unit));
-                        }
-                        (*cursor, units)
-                    }
-                    (true, None) => (places.pick(&mut self.random), wanted),
-                    (true, Some(map)) => {
-                        let first = map.next_free(places.pick(&mut self.random));
-                        // As in fio, an IO ends before a unit that was already done.
-                        let units = map.free_run(first, wanted);
-                        (first..first + units).for_each(|unit| map.set_done(unit));
-                        (first, units)
-                    }
-                }
+        let (first, units, gap) = match &mut self.order {
+            Order::Sequential { gap } => (*cursor, wanted, *gap),
+            Order::Random(order) => {
+                let (first, units) = order.next(direction, *cursor, wanted, (self.units, &mut self.random));
+                (first, units, 0)
             }
         };
         let units = units.min(self.units - first);
-        let end = first + units;
-        *cursor = if end == self.units { 0 } else { end };
+        *cursor = after(first, units, gap, self.units);
         Step { direction, first: self.base + first, units }
     }
 
     /// The stream's randomness, for its timetable.
     pub(crate) fn random(&mut self) -> &mut Xoshiro256PlusPlus {
         &mut self.random
+    }
+}
+
+/// Where the next sequential IO begins: behind this one and the gap. What would begin or end outside of the region starts over at the
+/// end that it comes from.
+fn after(first: u64, units: u64, gap: i64, all: u64) -> u64 {
+    let end = first + units;
+    match end.checked_add_signed(gap) {
+        Some(next) if gap < 0 && next + units <= all => next,
+        Some(next) if gap >= 0 && next < all => next,
+        _ if gap < 0 => all.saturating_sub(units),
+        _ => 0,
+    }
+}
+
+impl Random {
+    /// The next IO of `wanted` units of all `units`: its first unit, and how many it has. `cursor` is where the last one ended.
+    fn next(
+        &mut self,
+        direction: Direction,
+        cursor: u64,
+        wanted: u64,
+        (units, random): (u64, &mut Xoshiro256PlusPlus),
+    ) -> (u64, u64) {
+        let percentage = self.percentage[direction.index()];
+        let left = &mut self.run_left[direction.index()];
+        let is_random = *left == 0 && (percentage == 100 || random.random_range(0..100) < percentage);
+        *left = left.checked_sub(1).unwrap_or(self.run - 1);
+        if !is_random {
+            let length = wanted.min(units - cursor);
+            if let Choice::OnceBySize(_, map) = &mut self.choice {
+                (cursor..cursor + length).for_each(|unit| map.set_done(unit));
+            }
+            return (cursor, length);
+        }
+        match &mut self.choice {
+            Choice::Independent(places) => (places.pick(random) * self.step, wanted),
+            Choice::Once(order) => (order.next(random) * self.step, wanted),
+            Choice::OnceBySize(places, map) => {
+                let first = map.next_free(places.pick(random));
+                // As in fio, an IO ends before a unit that was already done.
+                let length = map.free_run(first, wanted);
+                (first..first + length).for_each(|unit| map.set_done(unit));
+                (first, length)
+            }
+        }
     }
 }
 
@@ -196,6 +290,7 @@ mod tests {
                 for random_distribution in [Distribution::Even, Distribution::Zipf(1.1)] {
                     for units in [1, 2, 7, 1000] {
                         let percentage_random = [80; DIRECTIONS];
+                        let random_distribution = random_distribution.clone();
                         let job = Job { bs: bs.clone(), random_distribution, percentage_random, ..job(rw) };
                         let region = Region { increment: 5, ..region(units) };
                         let mut workload = Workload::new(&job, region, 1, 9);
@@ -229,6 +324,53 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The first units of the next IOs.
+    fn firsts(workload: &mut Workload, count: usize) -> Vec<u64> {
+        (0..count).map(|_| next(workload).first).collect()
+    }
+
+    #[test]
+    fn sequential_ios_leave_gaps_and_go_backwards() {
+        let of_gap = |gap| Workload::new(&Job { gap, ..job(Rw::Read) }, region(10), 0, 1);
+        assert_eq!(firsts(&mut of_gap(2 * UNIT.get() as i64), 5), [0, 3, 6, 9, 0]);
+        assert_eq!(firsts(&mut of_gap(-2 * UNIT.get() as i64), 12), [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 9, 8]);
+        assert_eq!(firsts(&mut of_gap(-4 * UNIT.get() as i64), 5), [9, 6, 3, 0, 9]);
+    }
+
+    #[test]
+    fn random_ios_come_in_runs() {
+        let job = Job { run: 4, norandommap: true, ..job(Rw::RandRead) };
+        let firsts = firsts(&mut Workload::new(&job, region(100_000), 0, 1), 400);
+        let follows = firsts.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
+        assert_eq!(follows, 300, "three of four follow the one before");
+    }
+
+    #[test]
+    fn random_ios_begin_at_multiples_of_the_alignment() {
+        let align = UNIT.get() * 8;
+        for (bs, norandommap) in [(UNIT.into(), false), (mixed_sizes(), false), (mixed_sizes(), true)] {
+            let job = Job { bs, norandommap, blockalign: Some(Bytes(align)), ..job(Rw::RandRead) };
+            let mut workload = Workload::new(&job, region(1003), 0, 1);
+            for _ in 0..2000 {
+                let Step { first, units, .. } = next(&mut workload);
+                assert!(first % 8 == 0 && first + units <= 1003, "{units} units at {first}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pass_of_one_size_needs_no_memory_whatever_the_region() {
+        let region = region(1 << 40);
+        assert_eq!(memory_of(&job(Rw::RandRead), &region), Bytes::ZERO);
+        let mut workload = Workload::new(&job(Rw::RandRead), region, 0, 1);
+        let mut seen: Vec<u64> = firsts(&mut workload, 10_000);
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 10_000, "no unit comes twice");
+        let mixed = Job { bs: mixed_sizes(), ..job(Rw::RandRead) };
+        assert!(memory_of(&mixed, &region) > Bytes::gib(128), "a bit for each unit");
     }
 
     #[test]

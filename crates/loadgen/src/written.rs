@@ -1,5 +1,7 @@
 //! Which units of a region were written, so that they can be read back.
 
+use units::Bytes;
+
 /// One bit per unit.
 #[derive(Debug)]
 pub(crate) struct Written {
@@ -11,6 +13,11 @@ pub(crate) struct Written {
 impl Written {
     pub(crate) fn new(units: u64) -> Written {
         Written { words: vec![0; units.div_ceil(u64::from(u64::BITS)) as usize], cursor: 0 }
+    }
+
+    /// The memory of a region of which all was written.
+    pub(crate) fn memory(units: u64) -> Bytes {
+        Bytes(units.div_ceil(u64::from(u64::BITS)) * 8)
     }
 
     /// A unit was written.

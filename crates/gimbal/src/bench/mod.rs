@@ -4,6 +4,7 @@ mod progress;
 mod ycsb;
 
 use crate::address::resolve;
+use crate::interrupt::Interrupt;
 use crate::output;
 use anyhow::{Context, Result};
 use host::Backend;
@@ -69,9 +70,6 @@ enum Other {
     Ycsb(Box<ycsb::Args>),
 }
 
-/// The exit code of a run that control-C ended, as in shells.
-const INTERRUPTED: u8 = 130;
-
 const EXAMPLES: &str = "\
 Examples:
   gimbal bench --rw randread --bs 4k --iodepth 32
@@ -130,18 +128,30 @@ pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
         credits: !args.no_credits,
         ..Options::default()
     };
-    let mut progress = Progress::new(&jobs).context("cannot install signal handlers")?;
+    let interrupt = Interrupt::on_signals().context("cannot install signal handlers")?;
+    let mut progress = Progress::new(&jobs, interrupt.clone());
     let results = run(&jobs, &target, &options, &mut progress);
     progress.finish();
     let results = results?;
     let is_good = results.is_clean() && results.jobs.iter().all(JobResult::did_something);
+    for job in &results.jobs {
+        for (direction, reached, least) in job.below_minimum() {
+            output::note(format_args!(
+                "job {}: {} reached {:.1} MB/s, less than the {:.1} MB/s of rate_min",
+                job.job.name,
+                direction.name(),
+                reached / 1e6,
+                least as f64 / 1e6
+            ));
+        }
+    }
     let results = results.grouped();
     show(&results, args.json.as_deref())?;
     match results.fatal {
         Some(error) => Err(error).context("the run ended early; the results show what was done until then"),
         None if results.is_stopped => {
             output::note("interrupted: the results show what was done until then");
-            Ok(ExitCode::from(INTERRUPTED))
+            Ok(interrupt.exit_code())
         }
         None if is_good => Ok(ExitCode::SUCCESS),
         None => Ok(ExitCode::FAILURE),

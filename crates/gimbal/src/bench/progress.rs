@@ -1,13 +1,10 @@
-//! Shows the progress of a run on a terminal; silent without a terminal. Control-C ends the run; its results are kept.
+//! Shows the progress of a run on a terminal; silent without a terminal. A signal ends the run; its results are kept.
 
+use crate::interrupt::Interrupt;
+use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
 use loadgen::{Interval, Job, Observer, Phase};
-use signal_hook::consts::SIGINT;
-use signal_hook::flag;
-use std::io;
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use units::Nanos;
 
@@ -20,17 +17,12 @@ pub(super) struct Progress<'a> {
     bar: ProgressBar,
     /// The last interval of each job.
     last: Vec<Option<Interval>>,
-    /// Set by control-C.
-    interrupted: Arc<AtomicBool>,
+    interrupt: Interrupt,
 }
 
 impl Progress<'_> {
-    pub(super) fn new(jobs: &[Job]) -> io::Result<Progress<'_>> {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        // The second signal ends the process at once, even if the run does not react to the first.
-        flag::register_conditional_default(SIGINT, Arc::clone(&interrupted))?;
-        flag::register(SIGINT, Arc::clone(&interrupted))?;
-        Ok(Progress { jobs, bar: ProgressBar::hidden(), last: vec![None; jobs.len()], interrupted })
+    pub(super) fn new(jobs: &[Job], interrupt: Interrupt) -> Progress<'_> {
+        Progress { jobs, bar: ProgressBar::hidden(), last: vec![None; jobs.len()], interrupt }
     }
 
     /// Removes the bar.
@@ -66,6 +58,14 @@ impl Observer for Progress<'_> {
         }
     }
 
+    fn on_note(&mut self, text: &str) {
+        self.bar.suspend(|| output::note(text));
+    }
+
+    fn wants_end(&mut self) -> bool {
+        self.interrupt.is_set()
+    }
+
     fn on_interval(&mut self, job: usize, interval: &Interval) -> ControlFlow<()> {
         self.last[job] = Some(*interval);
         let running = || self.last.iter().flatten();
@@ -73,10 +73,6 @@ impl Observer for Progress<'_> {
         let bandwidth: f64 = running().map(Interval::bytes_per_second).sum();
         self.bar.set_position(millis(interval.end));
         self.bar.set_message(format!("{iops:.0} IOPS  {:.1} MB/s", bandwidth / 1e6));
-        if self.interrupted.load(Ordering::Relaxed) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        ControlFlow::Continue(())
     }
 }

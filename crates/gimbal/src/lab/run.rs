@@ -4,6 +4,7 @@ use super::live::{self, Output, Slow};
 use super::progress::Bar;
 use super::select::Selection;
 use super::tables;
+use crate::interrupt::Interrupt;
 use crate::output::{self, Destination};
 use ::lab::Findings;
 use ::lab::claims::Kept;
@@ -66,7 +67,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         return Ok(code);
     }
     let images = Images::default();
+    let interrupt = Interrupt::on_signals().context("cannot install signal handlers")?;
     for experiment in experiments {
+        if interrupt.is_set() {
+            output::note("interrupted: only experiments that had ended are shown");
+            lines.map_or(Ok(()), Destination::close)?;
+            return Ok(interrupt.exit_code());
+        }
         let findings = conduct(experiment, &images)?;
         if let Some(lines) = &mut lines {
             for record in &findings.records {

@@ -40,8 +40,6 @@ use stop::{Interrupted, Stop};
 use tested::{Facts, Storage, Tested};
 use units::{Bytes, Nanos};
 
-/// The exit code of a probe that a signal ended, as in shells.
-const INTERRUPTED: u8 = 130;
 /// Sizes are whole numbers of these: the smallest IO.
 const BLOCK: u64 = 4096;
 
@@ -96,7 +94,7 @@ Examples:
   gimbal ssdtest nvme://10.0.0.5:4420/nqn.2025-01.io.gimbal:ssd --quick
 
 Signals:
-  SIGTERM, SIGINT  stop; what was found is kept, and --resume continues; a second signal stops at once";
+  SIGTERM, SIGINT, SIGHUP  stop; what was found is kept, and --resume continues; a second signal, a second later, stops at once";
 
 /// Where the results go.
 struct Files {
@@ -170,7 +168,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         );
         if error.is::<Interrupted>() {
             output::note(format_args!("interrupted: {again}"));
-            return Ok(ExitCode::from(INTERRUPTED));
+            return Ok(stop.exit_code());
         }
         return Err(error.context(format!("{}: the probe ended early ({again})", name.shown())));
     }

@@ -1,10 +1,8 @@
-//! Control-C and `kill` end a probe between two IOs, so that its journal can be continued.
+//! Signals end a probe between two IOs, so that its journal can be continued.
 
+use crate::interrupt::Interrupt;
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::ExitCode;
 
 /// The user wants to stop.
 #[derive(Debug, thiserror::Error)]
@@ -13,24 +11,21 @@ pub(super) struct Interrupted;
 
 /// Whether a signal came.
 #[derive(Clone)]
-pub(super) struct Stop(Arc<AtomicBool>);
+pub(super) struct Stop(Interrupt);
 
 impl Stop {
-    /// Installs the handlers. The second signal ends the process at once.
+    /// Watches for signals from now on.
     pub(super) fn on_signals() -> Result<Stop> {
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            let install = || {
-                flag::register_conditional_default(signal, Arc::clone(&stop))?;
-                flag::register(signal, Arc::clone(&stop))
-            };
-            install().context("cannot install signal handlers")?;
-        }
-        Ok(Stop(stop))
+        Ok(Stop(Interrupt::on_signals().context("cannot install signal handlers")?))
     }
 
     /// Fails if a signal came.
     pub(super) fn check(&self) -> Result<()> {
-        if self.0.load(Ordering::Relaxed) { Err(Interrupted.into()) } else { Ok(()) }
+        if self.0.is_set() { Err(Interrupted.into()) } else { Ok(()) }
+    }
+
+    /// The exit code of a command that the signal ended.
+    pub(super) fn exit_code(&self) -> ExitCode {
+        self.0.exit_code()
     }
 }

@@ -3,9 +3,12 @@
 use super::{Drive, Due, Phase, Running, buffer_of};
 use crate::error::BenchError;
 use crate::job::Job;
+use crate::memory;
 use crate::place::{host_nqn, locate};
 use crate::results::{Trouble, Verified};
 use crate::run::Load;
+use crate::workload;
+use crate::written::Written;
 use host::{ConnectError, ControllerOptions, Engine, Event, IoBuffer, Nqn};
 use std::collections::HashMap;
 use units::Bytes;
@@ -59,6 +62,12 @@ impl Drive {
         for running in &mut drive.running {
             running.place = Some(locate(&drive.engine, running.controller, &running.job)?);
         }
+        let maps = drive.running.iter().map(|running| {
+            let (job, region) = (&running.job, running.place.expect("just found").region);
+            let written = if job.verify { Written::memory(region.reach(job.numjobs)).get() } else { 0 };
+            u64::from(job.numjobs) * workload::memory_of(job, &region).get() + written
+        });
+        memory::expect(Bytes(memory.get().saturating_add(maps.sum())))?;
         Ok(drive)
     }
 
@@ -89,6 +98,7 @@ impl Drive {
             nqn,
             controller,
             place: None,
+            prepared: Vec::new(),
             recorder: None,
             trouble,
             written: None,

@@ -1,41 +1,20 @@
 //! The program that drives RocksDB: where it is, and one run of it with its progress. The protocol is `ycsb::plan`.
 //!
-//! Control-C closes the program's standard input: it ends the run, and reports what was done until then.
+//! A signal closes the program's standard input: it ends the run, and reports what was done until then.
 
+use crate::interrupt::Interrupt;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::SIGINT;
-use signal_hook::flag;
 use std::env;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use ycsb::plan::{Message, Phase, Plan, Report};
 
 const NAME: &str = "gimbal-ycsb";
 const VARIABLE: &str = "GIMBAL_YCSB";
-
-/// Whether somebody has pressed control-C.
-pub(super) struct Watch(Arc<AtomicBool>);
-
-impl Watch {
-    /// Begins to watch. The second control-C ends the process at once.
-    pub(super) fn new() -> io::Result<Watch> {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        flag::register_conditional_default(SIGINT, Arc::clone(&interrupted))?;
-        flag::register(SIGINT, Arc::clone(&interrupted))?;
-        Ok(Watch(interrupted))
-    }
-
-    /// Whether it was pressed.
-    pub(super) fn is_interrupted(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// The program.
 pub(super) struct Driver(PathBuf);
@@ -58,7 +37,7 @@ impl Driver {
     }
 
     /// Carries a plan out.
-    pub(super) fn run(&self, plan: &Plan, title: &str, watch: &Watch) -> Result<Report> {
+    pub(super) fn run(&self, plan: &Plan, title: &str, interrupt: &Interrupt) -> Result<Report> {
         let about = || format!("{} cannot be started", self.0.display());
         // In a group of its own, so that control-C reaches this program only.
         let mut child = Command::new(&self.0)
@@ -83,7 +62,7 @@ impl Driver {
                 Message::Report(report) => return Ok(*report),
                 Message::Failed(why) => bail!(why),
             }
-            if watch.is_interrupted() {
+            if interrupt.is_set() {
                 running.input = None;
             }
         }

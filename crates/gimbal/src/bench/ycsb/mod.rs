@@ -10,7 +10,7 @@ mod driver;
 mod rack;
 mod show;
 
-use super::INTERRUPTED;
+use crate::interrupt::Interrupt;
 use crate::output;
 use crate::serve::{FlashCondition, Schedulers, speed};
 use anyhow::{Context, Result, bail, ensure};
@@ -146,24 +146,24 @@ pub(crate) fn run_command(args: &Args) -> Result<ExitCode> {
     if let Some(path) = args.json.as_deref().filter(|path| !output::is_stdout(path)) {
         output::check_writable(path)?;
     }
-    let watch = driver::Watch::new().context("cannot install signal handlers")?;
+    let interrupt = Interrupt::on_signals().context("cannot install signal handlers")?;
     let mut runs = Vec::new();
     if let Some(dir) = &args.dir {
         let plan = plan(args, &properties, in_directory(dir, args.instances)?);
-        runs.push(Run::new("local directory", "", driver.run(&plan, "local directory", &watch)?));
+        runs.push(Run::new("local directory", "", driver.run(&plan, "local directory", &interrupt)?));
     }
     if !args.uri.is_empty() {
         let places = args.uri.iter().zip(1..).map(|(uri, number)| on_volume(number, uri.clone()));
         let plan = plan(args, &properties, places.collect());
-        runs.push(Run::new("volumes", "", driver.run(&plan, "volumes", &watch)?));
+        runs.push(Run::new("volumes", "", driver.run(&plan, "volumes", &interrupt)?));
     }
     for scheduler in &args.compare {
-        for policy in args.policy.iter().filter(|_| !watch.is_interrupted()) {
+        for policy in args.policy.iter().filter(|_| !interrupt.is_set()) {
             let title = format!("{}, reads by {policy}", scheduler.name());
             let run = || -> Result<_> {
                 let rack = Rack::start(&args.ssds, *scheduler, args.instances)?;
                 let places = (1..=args.instances).map(|number| on_volume(number, rack.uri(number, policy)));
-                let report = driver.run(&plan(args, &properties, places.collect()), &title, &watch)?;
+                let report = driver.run(&plan(args, &properties, places.collect()), &title, &interrupt)?;
                 rack.end()?;
                 Ok(report)
             };
@@ -172,9 +172,9 @@ pub(crate) fn run_command(args: &Args) -> Result<ExitCode> {
         }
     }
     show::show(&runs, &properties, args.json.as_deref())?;
-    if watch.is_interrupted() {
+    if interrupt.is_set() {
         output::note("interrupted: the results show what was done until then");
-        return Ok(ExitCode::from(INTERRUPTED));
+        return Ok(interrupt.exit_code());
     }
     Ok(verdict(&runs, &workload))
 }

@@ -24,6 +24,7 @@ mod way;
 pub(super) use slow::Slow;
 
 use super::progress::Bar;
+use crate::interrupt::Interrupt;
 use crate::output::{self, Destination};
 use ::lab::experiment::Experiment;
 use ::lab::findings::Findings;
@@ -34,18 +35,11 @@ use anyhow::{Context, Result, bail};
 use plan::{Live, check, offered};
 use progress::Progress;
 use serde::Serialize;
-use signal_hook::consts::SIGINT;
-use signal_hook::flag;
 use slow::clock;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use timekeeping::Timekeeping;
 use units::Nanos;
 use way::Way;
-
-/// The exit code of a command that SIGINT ended.
-const INTERRUPTED: u8 = 128 + SIGINT as u8;
 
 /// One side's record of a run as a line.
 #[derive(Serialize)]
@@ -80,17 +74,13 @@ pub(super) fn run(experiments: Vec<Experiment>, slow: Slow, mut output: Output<'
          of a device that answers at once takes {} here; {} each way in the SSD's time.\n",
         way.small, network.delay,
     ))?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    // The second one ends the run at once.
-    flag::register_conditional_default(SIGINT, Arc::clone(&interrupted))
-        .and_then(|_| flag::register(SIGINT, Arc::clone(&interrupted)))
-        .context("signals cannot be handled")?;
+    let interrupt = Interrupt::on_signals().context("cannot install signal handlers")?;
     let images = Images::default();
     for experiment in experiments {
         let experiment = Experiment { network, ..experiment };
-        if !compare(experiment, slow, way, &images, &interrupted, &mut output)? {
+        if !compare(experiment, slow, way, &images, &interrupt, &mut output)? {
             output::note("interrupted: only runs that had ended are shown");
-            return Ok(ExitCode::from(INTERRUPTED));
+            return Ok(interrupt.exit_code());
         }
         if !(output.is_wanted)() {
             break;
@@ -124,7 +114,7 @@ fn compare(
     slow: Slow,
     way: Way,
     images: &Images,
-    interrupted: &AtomicBool,
+    interrupt: &Interrupt,
     output: &mut Output<'_>,
 ) -> Result<bool> {
     let plan = Plan::new(&experiment);
@@ -155,7 +145,7 @@ fn compare(
         let label = format!("{} on {}, seed {}", run.label, run.world.profile.name, run.world.seed);
         progress.begin(format!("{label} ({} of {all})", kept.len() + 1));
         let span = live.span();
-        let found = run::run(live, run, slow, way, &mut progress, interrupted);
+        let found = run::run(live, run, slow, way, &mut progress, interrupt);
         let Some((measured, timekeeping)) = found.with_context(|| label.clone())? else { break };
         progress.end(span);
         let record = Record::new(experiment, &plan, number, &measured, &simulated);
@@ -174,7 +164,7 @@ fn compare(
         kept.push((label, timekeeping));
     }
     drop(progress);
-    let whole = !interrupted.load(Ordering::Relaxed);
+    let whole = !interrupt.is_set();
     (output.show)(&format!("{}: {} ({})\n", experiment.name, experiment.title, experiment.source))?;
     (output.show)(&table::both(&simulator, &product))?;
     (output.show)(&table::claims(&simulator, &product))?;

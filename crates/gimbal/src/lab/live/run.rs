@@ -7,6 +7,7 @@ use super::progress::Progress;
 use super::slow::Slow;
 use super::timekeeping::{Processors, Timekeeping};
 use super::way::Way;
+use crate::interrupt::Interrupt;
 use crate::loopback::Loopback;
 use ::lab::measure::Measured;
 use ::lab::plan::Run;
@@ -18,7 +19,6 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process;
-use std::sync::atomic::{AtomicBool, Ordering};
 use units::Nanos;
 
 /// Runs `live`, the counterpart of `run`. `None` if it was interrupted.
@@ -28,7 +28,7 @@ pub(super) fn run(
     slow: Slow,
     way: Way,
     progress: &mut Progress,
-    interrupted: &AtomicBool,
+    interrupt: &Interrupt,
 ) -> Result<Option<(Measured, Timekeeping)>> {
     let Live { mut config, calibration, jobs, options } = live;
     let calibration = calibration
@@ -42,12 +42,12 @@ pub(super) fn run(
     let switch = Loopback::start(config)?;
     let processors = Processors::watch();
     let mut watch =
-        Watch { looks: Looks::new(switch.server(), jobs.len()), ramp: options.ramp, progress, interrupted };
+        Watch { looks: Looks::new(switch.server(), jobs.len()), ramp: options.ramp, progress, interrupt };
     let results = switch.load(&jobs, &options, &mut watch)?;
     let processors = processors.busy();
     let (added, whole) = watch.looks.whole();
     switch.end()?;
-    if interrupted.load(Ordering::Relaxed) {
+    if interrupt.is_set() {
         return Ok(None);
     }
     let measured = measured(&run.world, &run.counts, &results, (&added, &whole), slow);
@@ -60,7 +60,7 @@ struct Watch<'a> {
     looks: Looks<'a>,
     ramp: Nanos,
     progress: &'a mut Progress,
-    interrupted: &'a AtomicBool,
+    interrupt: &'a Interrupt,
 }
 
 impl Observer for Watch<'_> {
@@ -70,11 +70,7 @@ impl Observer for Watch<'_> {
             self.looks.look(middle(interval) >= self.ramp);
             self.progress.within(interval.end);
         }
-        if self.interrupted.load(Ordering::Relaxed) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        if self.interrupt.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 
