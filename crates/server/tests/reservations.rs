@@ -8,7 +8,7 @@ use common::*;
 use nvme::connection::host::Transfer;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sqe, Status};
-use server::config::{Config, DeviceKind, NamespaceConfig};
+use server::config::{Config, DeviceKind, NamespaceConfig, TenantConfig};
 use server::{Server, ServerHandle, Shutdown};
 use std::fs;
 use std::path::PathBuf;
@@ -40,6 +40,11 @@ impl State {
 
     fn serve(&self) -> ServerHandle {
         start(self.config())
+    }
+
+    /// With the holder named in a [[tenant]].
+    fn serve_named(&self) -> ServerHandle {
+        start(Config { tenants: vec![TenantConfig::equal(HOST)], ..self.config() })
     }
 
     /// The only file with reservations.
@@ -124,6 +129,35 @@ fn only_persistent_reservations_survive_a_restart() {
 
     let server = state.serve();
     assert_eq!(report(&mut other(&server)), (0, 0, 0, 0, 0));
+}
+
+/// HOSTIDs are no secret: a stranger registers the one of a named host, for ever, and leaves.
+#[test]
+fn a_named_host_comes_in_and_registers_after_a_stranger_has_registered_its_identifier() {
+    const STRANGER: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-9000-000000000001";
+    let state = State::new("stranger");
+    let as_stranger = Options { host: STRANGER, ..Options::default() };
+    let identifier = |host: &str| host[host.len() - 16..].to_owned();
+    assert_eq!(identifier(STRANGER), identifier(HOST), "the client's HOSTID is the end of its name");
+    let server = state.serve_named();
+    let mut stranger = Client::with(server.addresses()[0], &as_stranger);
+    assert_eq!(reserve(&mut stranger, nvm::RESERVATION_REGISTER, PERSIST, [0, 9]), Status::SUCCESS);
+    let while_it_stays = holder(&server);
+    drop((stranger, while_it_stays));
+    drop(holder(&server));
+    drop(server);
+
+    let server = state.serve_named();
+    let mut holder = hold(&server);
+    assert_eq!(report(&mut holder), (2, 1, 2, 1, 7), "both are registrants, each with its key");
+    assert_eq!(holder.write(1, 0, &pattern(1, BLOCK)), Status::SUCCESS);
+    drop(server);
+
+    // What was stored names the holder by both.
+    let server = state.serve_named();
+    let mut holder = self::holder(&server);
+    assert_eq!(report(&mut holder), (2, 1, 2, 1, 7));
+    assert_eq!(holder.write(1, 0, &pattern(1, BLOCK)), Status::SUCCESS);
 }
 
 #[test]

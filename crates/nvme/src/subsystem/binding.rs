@@ -1,77 +1,101 @@
-//! Which host NQN a host identifier belongs to.
+//! Who may use a host identifier.
 //!
-//! Reservations identify a host by its host identifier, and the reservation report shows every host the
-//! identifiers of all others. So an identifier could be stolen. It therefore belongs to the host NQN that
-//! used it first, as long as a connection uses it or a namespace of the subsystem has it registered. A
-//! Connect with another NQN is refused. One NQN may use several identifiers. Each connection adds at most one
-//! entry here, so a host cannot hold more entries than connections. The all-zero identifier belongs to no
-//! host: such a host can do IO and read reports, but not register.
+//! Reservations identify a host by its host identifier and its host NQN (`reservation`). The identifier is no
+//! secret: the reservation report shows every host the identifiers of all others. Hosts that read a report
+//! look for their identifier in it, so a second host with the same one would confuse them. Therefore a
+//! Connect is refused if another NQN has the identifier: by a connection, or by a registration in a
+//! namespace of the subsystem. Between two hosts of the same rank the first one wins. A host that the
+//! configuration names has a higher rank than one that it does not name: it is never refused because of that
+//! one. Both then use the identifier, each with its own registrations, until the unnamed host leaves.
 //!
-//! Holds: two NQNs never use one identifier at the same time, and a binding ends with its last connection and
-//!        registration (`an_identifier_belongs_to_the_name_that_used_it_first` in `tests/controller/binding.rs`).
+//! One NQN may use several identifiers. Each connection adds at most one entry here, so a host cannot hold
+//! more entries than connections. The all-zero identifier belongs to no host: such a host can do IO and read
+//! reports, but not register.
+//!
+//! Holds: two NQNs of one rank do not begin to use one identifier while either has it
+//!        (`an_identifier_belongs_to_the_name_that_used_it_first`); an unnamed host keeps no named one out
+//!        (`an_unnamed_host_never_keeps_a_named_one_out`, both in `tests/controller/binding.rs`).
 //! NVM Express Base Specification: "Host Identifier", "Connect Command and Response".
 
 use super::Subsystem;
+use super::reservation_terms::{Identity, ReservationHost};
 use crate::spec::{HostId, Nqn};
 use alloc::collections::BTreeMap;
 
-/// The identifiers in use by connections.
+/// Hosts with connections: how many each has.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bindings(BTreeMap<HostId, Binding>);
-
-#[derive(Clone, Debug)]
-struct Binding {
-    nqn: Nqn,
-    connections: u32,
-}
+pub(super) struct Bindings(BTreeMap<HostId, BTreeMap<Nqn, u32>>);
 
 impl Bindings {
-    /// One more connection of `nqn` uses `id`.
-    pub(super) fn bind(&mut self, id: HostId, nqn: &Nqn) {
-        if id == HostId::NONE {
-            return;
+    /// One more connection of `host`.
+    pub(super) fn bind(&mut self, host: ReservationHost) {
+        if host.id != HostId::NONE {
+            *self.0.entry(host.id).or_default().entry(host.nqn).or_default() += 1;
         }
-        let binding = self.0.entry(id).or_insert_with(|| Binding { nqn: nqn.clone(), connections: 0 });
-        debug_assert_eq!(binding.nqn, *nqn, "{id:?} is used by two names");
-        binding.connections += 1;
     }
 
-    /// A connection that used `id` was closed.
-    pub(super) fn release(&mut self, id: HostId) {
-        if let Some(binding) = self.0.get_mut(&id) {
-            binding.connections -= 1;
-            if binding.connections == 0 {
-                self.0.remove(&id);
+    /// A connection of `host` was closed.
+    pub(super) fn release(&mut self, host: &ReservationHost) {
+        let Some(names) = self.0.get_mut(&host.id) else { return };
+        if let Some(connections) = names.get_mut(&host.nqn) {
+            *connections -= 1;
+            if *connections == 0 {
+                names.remove(&host.nqn);
             }
         }
+        if names.is_empty() {
+            self.0.remove(&host.id);
+        }
     }
 
-    fn name_of(&self, id: &HostId) -> Option<&Nqn> {
-        self.0.get(id).map(|binding| &binding.nqn)
+    fn names_of(&self, id: HostId) -> impl Iterator<Item = &Nqn> {
+        self.0.get(&id).into_iter().flat_map(BTreeMap::keys)
     }
 }
 
 impl Subsystem {
-    /// Whether `id` belongs to an NQN other than `nqn`.
+    /// Whether the identifier of `host` belongs to another NQN.
     ///
-    /// If two namespaces were in different subsystems when their hosts registered, one identifier may be
-    /// registered with two NQNs. Each NQN then keeps its own registration.
-    pub(super) fn belongs_to_another(&self, id: HostId, nqn: &Nqn) -> bool {
+    /// If two NQNs of one rank have it, because their namespaces were in different subsystems when they
+    /// registered, each keeps its own registration.
+    pub(super) fn belongs_to_another(&self, host: Identity<'_>) -> bool {
+        let Identity { id, nqn } = host;
         if id == HostId::NONE {
             return false;
         }
-        if let Some(name) = self.bindings.name_of(&id) {
-            return name != nqn;
-        }
         let in_force = self.namespaces.iter().map(|(_, namespace)| &namespace.reservations);
-        let names = in_force.chain(self.reservations_under_way()).filter_map(|all| all.name_of(&id));
-        let mut is_registered = false;
-        for name in names {
-            if name == nqn {
-                return false;
-            }
-            is_registered = true;
+        let all = in_force.chain(self.reservations_under_way());
+        let registered = self.uses(nqn, all.flat_map(|reservations| reservations.names_of(id)));
+        let connected = self.uses(nqn, self.bindings.names_of(id));
+        if registered.of_higher || connected.of_higher {
+            return true;
         }
-        is_registered
+        if connected.own || connected.of_equal {
+            return !connected.own;
+        }
+        registered.of_equal && !registered.own
     }
+
+    /// Who of `names` there is besides `nqn`, or with it.
+    fn uses<'a>(&self, nqn: &Nqn, names: impl Iterator<Item = &'a Nqn>) -> Uses {
+        let (rank, mut uses) = (self.is_named(nqn), Uses::default());
+        for name in names {
+            let others = self.is_named(name);
+            uses.own |= name == nqn;
+            uses.of_equal |= name != nqn && others == rank;
+            uses.of_higher |= others && !rank;
+        }
+        uses
+    }
+}
+
+/// Who has an identifier, as seen by a host that wants to use it.
+#[derive(Default)]
+struct Uses {
+    /// This host.
+    own: bool,
+    /// Another one of its rank.
+    of_equal: bool,
+    /// One that the configuration names, which it does not do with this host.
+    of_higher: bool,
 }

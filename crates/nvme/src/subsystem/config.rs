@@ -36,6 +36,11 @@ impl HostAccess {
             HostAccess::Only(hosts) => hosts.contains(host),
         }
     }
+
+    /// Whether `host` is one of those that are listed.
+    pub(super) fn lists(&self, host: &Nqn) -> bool {
+        matches!(self, HostAccess::Only(hosts) if hosts.contains(host))
+    }
 }
 
 /// Limits of everything that a host can request.
@@ -64,7 +69,7 @@ pub struct Limits {
     pub event_requests_max: u8,
     /// Entries of a controller's error log; 1 to 256.
     pub error_log_entries: u16,
-    /// Registrants of a namespace. Does not limit hosts that `HostAccess::Only` names.
+    /// Registrants of a namespace. Does not limit hosts that the configuration names.
     pub registrants_max: usize,
     /// Registrants of a namespace with one host NQN, so that one tenant cannot lock out the others.
     pub registrants_per_host_max: usize,

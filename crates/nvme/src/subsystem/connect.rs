@@ -16,6 +16,7 @@ use super::action::{CloseReason, Connected, QueueKey};
 use super::config::Role;
 use super::controller::Controller;
 use super::keep_alive::KeepAlive;
+use super::reservation_terms::Identity;
 use super::{Queue, Subsystem};
 use crate::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, Culprit};
 use crate::spec::opcode::fabrics;
@@ -76,14 +77,15 @@ impl Subsystem {
             0 => self.connect_admin(now, key, sqe, &command, data, host)?,
             queue_id => self.connect_io(key, sqe, queue_id, data, &host)?,
         };
+        let host = self.controller(slot).identity().to_owned();
         if self.config.role == Role::Io {
-            self.bindings.bind(data.host_id(), &self.controller(slot).host_nqn.clone());
+            self.bindings.bind(host.clone());
         }
         self.queues.insert(Queue {
             key,
             controller: Some(slot),
             queue_id: command.queue_id,
-            host_id: data.host_id(),
+            host,
             resets: None,
         });
         let controller = self.controller(slot);
@@ -124,7 +126,9 @@ impl Subsystem {
         {
             return Err(Cqe::new(sqe.cid(), Status::CONNECT_CONTROLLER_BUSY));
         }
-        if self.config.role == Role::Io && self.belongs_to_another(data.host_id(), &host) {
+        if self.config.role == Role::Io
+            && self.belongs_to_another(Identity { id: data.host_id(), nqn: &host })
+        {
             return Err(Culprit::HOST_ID.refuse(sqe.cid()));
         }
         let kato = command.keep_alive_timeout;
@@ -168,8 +172,8 @@ impl Subsystem {
     /// was its admin queue.
     pub fn on_disconnect(&mut self, _now: Instant, key: QueueKey) {
         let Some(queue) = self.queues.remove(key) else { return };
-        let Queue { controller: slot, queue_id, host_id, resets, .. } = queue;
-        self.bindings.release(host_id);
+        let Queue { controller: slot, queue_id, host, resets, .. } = queue;
+        self.bindings.release(&host);
         if let Some((slot, id)) = resets
             && let Some(controller) = self.controllers.find_mut(slot)
             && controller.id == id

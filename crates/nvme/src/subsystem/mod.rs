@@ -41,6 +41,7 @@ mod notification;
 mod persistence;
 mod properties;
 mod queues;
+mod registrants;
 mod reservation;
 mod reservation_commands;
 mod reservation_terms;
@@ -57,12 +58,13 @@ pub use discovery::{DiscoveryAddress, DiscoveryRecord};
 pub use identity::derived_uuid;
 pub use reservation::Reservations;
 pub use reservation_terms::{
-    Access, Grant, Held, Identity, Outcome, Registrant, ReservationChange, RestoreError, SavedReservations,
-    StrangerGrant,
+    Access, Grant, Held, Identity, Outcome, Registrant, ReservationChange, ReservationHost, RestoreError,
+    SavedReservations, StrangerGrant,
 };
 
 use crate::spec::{AnaState, Cqe, Nqn, Sqe, Status, event::EventKind};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use controller::Controller;
 use controllers::Controllers;
@@ -80,6 +82,8 @@ pub struct Subsystem {
     controllers: Controllers,
     queues: Queues,
     bindings: binding::Bindings,
+    /// Hosts that the configuration of the target names, for this subsystem or elsewhere.
+    named: Arc<BTreeSet<Nqn>>,
     under_way: persistence::UnderWay,
     discovery: discovery::Records,
     outputs: VecDeque<Output>,
@@ -95,6 +99,7 @@ impl Subsystem {
             controllers: Controllers::default(),
             queues: Queues::default(),
             bindings: binding::Bindings::default(),
+            named: Arc::default(),
             under_way: persistence::UnderWay::default(),
             discovery: discovery::Records::default(),
             outputs: VecDeque::new(),
@@ -114,6 +119,17 @@ impl Subsystem {
     /// Changes the longest keep-alive timeout that hosts may request from now on.
     pub fn set_keep_alive_max(&mut self, millis: u32) {
         self.config.limits.keep_alive_max = millis;
+    }
+
+    /// The hosts that the configuration of the target names, for this subsystem or elsewhere. Hosts that it does
+    /// not name never win against them.
+    pub fn set_named(&mut self, named: Arc<BTreeSet<Nqn>>) {
+        self.named = named;
+    }
+
+    /// Whether the configuration names a host.
+    fn is_named(&self, host: &Nqn) -> bool {
+        self.config.hosts.lists(host) || self.named.contains(host)
     }
 
     /// A command of a connected queue, with its data if the host sends any. The buffer may be longer than the

@@ -31,11 +31,6 @@ impl Notifications {
         self.waiting.push_back((self.count, kind, nsid));
     }
 
-    /// Counts all notifications ever made.
-    pub(super) fn count(&self) -> u64 {
-        self.count
-    }
-
     /// Removes the oldest one, which was read.
     pub(super) fn pop(&mut self) {
         self.waiting.pop_front();

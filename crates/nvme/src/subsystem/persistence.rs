@@ -16,13 +16,13 @@
 //! Elsewhere: the rules are in `reservation`.
 //! NVM Express Base Specification: "Reservations", "Reservation Persistence".
 
+use super::Subsystem;
 use super::action::{Action, Output, QueueKey};
 use super::health::FailedCommand;
 use super::reservation::Reservations;
 use super::reservation_terms::{
     Grant, Identity, Outcome, ReservationChange, RestoreError, SavedReservations, StrangerGrant,
 };
-use super::{HostAccess, Subsystem};
 use crate::spec::reservation::PersistChange;
 use crate::spec::{Cqe, HostId, Nqn, Sqe, Status};
 use alloc::collections::BTreeMap;
@@ -305,12 +305,11 @@ impl Subsystem {
 
     /// IO queues whose commands a Preempt and Abort removes.
     fn fenced_by(&self, outcome: &Outcome) -> Vec<QueueKey> {
-        outcome.abort.iter().flat_map(|&preempted| self.queues.io_queues_of(preempted)).collect()
+        outcome.abort.iter().flat_map(|preempted| self.queues.io_queues_of(preempted)).collect()
     }
 
     fn grant(&self, asked: &Asked) -> Grant {
         let limits = &self.config.limits;
-        let is_named = matches!(&self.config.hosts, HostAccess::Only(hosts) if hosts.contains(&asked.nqn));
         let stranger = StrangerGrant {
             all_max: limits.registrants_max,
             address: asked.address,
@@ -318,7 +317,7 @@ impl Subsystem {
         };
         Grant {
             of_host_max: limits.registrants_per_host_max,
-            stranger: (!is_named).then_some(stranger),
+            stranger: (!self.is_named(&asked.nqn)).then_some(stranger),
             persistence: self.config.persistence,
         }
     }

@@ -7,19 +7,19 @@
 //! Elsewhere: the controllers are `controllers`; what closing a connection leads to is `connect`.
 
 use super::action::QueueKey;
-use crate::spec::HostId;
+use super::reservation_terms::ReservationHost;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// A connection whose Connect succeeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Queue {
     pub(super) key: QueueKey,
     /// `None` once the controller has ended; the connection is then about to be closed.
     pub(super) controller: Option<usize>,
     pub(super) queue_id: u16,
     /// The host. Outlives the controller, because commands on devices do too.
-    pub(super) host_id: HostId,
+    pub(super) host: ReservationHost,
     /// A reset controller that waits for the commands of this queue to end: its slot and identifier.
     pub(super) resets: Option<(usize, u16)>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Queues {
     /// Indexed by `QueueKey::slot`.
     table: Vec<Option<Queue>>,
     /// IO queues, by host and slot.
-    io_of_host: BTreeMap<([u8; 16], u32), QueueKey>,
+    io_of_host: BTreeMap<(ReservationHost, u32), QueueKey>,
 }
 
 impl Queues {
@@ -48,7 +48,7 @@ impl Queues {
     /// Adds a connection, in a slot that is free.
     pub(super) fn insert(&mut self, queue: Queue) {
         if queue.queue_id != 0 {
-            self.io_of_host.insert((queue.host_id.0, queue.key.slot), queue.key);
+            self.io_of_host.insert((queue.host.clone(), queue.key.slot), queue.key);
         }
         let index = queue.key.slot as usize;
         if self.table.len() <= index {
@@ -59,9 +59,9 @@ impl Queues {
 
     /// Takes a connection out: it is closed, and none of its commands is left.
     pub(super) fn remove(&mut self, key: QueueKey) -> Option<Queue> {
-        let queue = *self.get(key)?;
-        self.table[key.slot as usize] = None;
-        self.io_of_host.remove(&(queue.host_id.0, key.slot));
+        self.get(key)?;
+        let queue = self.table[key.slot as usize].take()?;
+        self.io_of_host.remove(&(queue.host.clone(), key.slot));
         Some(queue)
     }
 
@@ -81,8 +81,9 @@ impl Queues {
 
     /// IO queues of a host. Includes queues whose controller has ended: their commands may still be on a
     /// device.
-    pub(super) fn io_queues_of(&self, host: HostId) -> impl Iterator<Item = QueueKey> {
-        self.io_of_host.range((host.0, 0)..=(host.0, u32::MAX)).map(|(_, key)| *key)
+    pub(super) fn io_queues_of(&self, host: &ReservationHost) -> impl Iterator<Item = QueueKey> {
+        let all = (host.clone(), 0)..=(host.clone(), u32::MAX);
+        self.io_of_host.range(all).map(|(_, key)| *key)
     }
 }
 
@@ -90,9 +91,16 @@ impl Queues {
 mod tests {
     extern crate std;
     use super::*;
+    use crate::spec::{HostId, Nqn};
     use proptest::prelude::*;
 
-    const HOSTS: u8 = 3;
+    const HOSTS: u8 = 4;
+
+    /// Two hosts with each identifier.
+    fn host(number: u8) -> ReservationHost {
+        let nqn = if number.is_multiple_of(2) { "nqn.test:a" } else { "nqn.test:b" };
+        ReservationHost { id: HostId([number / 2; 16]), nqn: Nqn::new(nqn).expect("a good name") }
+    }
 
     proptest! {
         #![proptest_config(crate::random_cases(256))]
@@ -104,12 +112,12 @@ mod tests {
             let mut queues = Queues::default();
             let mut plain: BTreeMap<u32, Queue> = BTreeMap::new();
             for (generation, (slot, host, queue_id, closes)) in (0..).zip(steps) {
-                match plain.get(&slot).copied() {
+                match plain.get(&slot).cloned() {
                     None => {
                         let key = QueueKey { slot, generation };
-                        let host_id = HostId([host; 16]);
-                        let queue = Queue { key, controller: Some(1), queue_id, host_id, resets: None };
-                        queues.insert(queue);
+                        let host = super::tests::host(host);
+                        let queue = Queue { key, controller: Some(1), queue_id, host, resets: None };
+                        queues.insert(queue.clone());
                         plain.insert(slot, queue);
                     }
                     Some(queue) if closes => {
@@ -122,7 +130,7 @@ mod tests {
                         let stale = QueueKey { generation: queue.key.generation + 1, ..queue.key };
                         prop_assert_eq!(queues.get(stale), None);
                         prop_assert_eq!(queues.remove(stale), None);
-                        prop_assert_eq!(queues.remove(queue.key), Some(queue));
+                        prop_assert_eq!(queues.remove(queue.key), Some(queue.clone()));
                         prop_assert_eq!(queues.in_slot(slot), None);
                         plain.remove(&slot);
                     }
@@ -131,8 +139,9 @@ mod tests {
                     prop_assert_eq!((queues.get(queue.key), queues.in_slot(queue.key.slot)), (Some(queue), Some(queue)));
                 }
                 for host in 0..HOSTS {
-                    let of_host = plain.values().filter(|queue| queue.queue_id != 0 && queue.host_id.0[0] == host);
-                    prop_assert!(queues.io_queues_of(HostId([host; 16])).eq(of_host.map(|queue| queue.key)));
+                    let host = super::tests::host(host);
+                    let of_host = plain.values().filter(|queue| queue.queue_id != 0 && queue.host == host);
+                    prop_assert!(queues.io_queues_of(&host).eq(of_host.map(|queue| queue.key)));
                 }
             }
         }

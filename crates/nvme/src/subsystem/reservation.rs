@@ -1,8 +1,8 @@
 //! Reservations of one namespace: the registrants, the holder, and what other hosts may do.
 //!
-//! A registrant is a 128-bit host identifier together with the host NQN that it is bound to (`binding`). So
-//! all controllers of a host share a registration, and another NQN gains nothing by using the same
-//! identifier. The number of registrants is limited, in total and per host NQN, so that no host can lock out
+//! A registrant is a 128-bit host identifier together with a host NQN. So all controllers of a host share a
+//! registration, and another NQN neither gains anything by using the same identifier nor keeps its owner from
+//! registering. The number of registrants is limited, in total and per host NQN, so that no host can lock out
 //! the owner.
 //!
 //! If the reservations of a namespace persist (PTPL), the caller stores them: `saved` is what to store,
@@ -18,9 +18,10 @@
 //!        notify; `persistence` answers changes that must be stored first.
 //! NVM Express Base Specification: "Reservations".
 
+use super::registrants::Registrants;
 use super::reservation_terms::{
-    Access, Grant, Held, Identity, Outcome, Registrant, ReservationChange, RestoreError, SavedReservations,
-    StrangerGrant,
+    Access, Grant, Held, Identity, Outcome, Registrant, ReservationChange, ReservationHost, RestoreError,
+    SavedReservations, StrangerGrant,
 };
 use crate::spec::reservation::{
     AcquireAction, AcquireCommand, NotificationKind, PersistChange, RegisterAction, RegisterCommand,
@@ -36,12 +37,12 @@ use zerocopy::{FromZeros, IntoBytes};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reservations {
     generation: u32,
-    registrants: BTreeMap<HostId, Registrant>,
+    registrants: Registrants,
     held: Option<Held>,
     /// PTPL.
     persists: bool,
     /// Addresses of registrants that the configuration does not name.
-    strangers: BTreeMap<HostId, IpAddr>,
+    strangers: BTreeMap<ReservationHost, IpAddr>,
 }
 
 impl Reservations {
@@ -49,7 +50,7 @@ impl Reservations {
     pub const fn new() -> Reservations {
         Reservations {
             generation: 0,
-            registrants: BTreeMap::new(),
+            registrants: Registrants::new(),
             held: None,
             persists: false,
             strangers: BTreeMap::new(),
@@ -59,27 +60,30 @@ impl Reservations {
     /// Restores saved reservations.
     pub fn restore(saved: SavedReservations) -> Result<Reservations, RestoreError> {
         let SavedReservations { generation, registrants: listed, held } = saved;
-        let mut registrants = BTreeMap::new();
+        let mut registrants = Registrants::new();
         for registrant in listed {
-            let host = registrant.host;
-            if host == HostId::NONE {
+            if registrant.host.id == HostId::NONE {
                 return Err(RestoreError::NoIdentifier);
             }
-            if registrants.insert(host, registrant).is_some() {
-                return Err(RestoreError::Twice(host));
+            if let Err(registrant) = registrants.insert(registrant) {
+                return Err(RestoreError::Twice(registrant.host));
             }
         }
         match held {
-            Some(held) if !registrants.contains_key(&held.by) => Err(RestoreError::NotRegistered(held.by)),
+            Some(held) if !registrants.contains(held.by.identity()) => {
+                Err(RestoreError::NotRegistered(held.by))
+            }
             _ => Ok(Reservations { generation, registrants, held, persists: true, ..Reservations::new() }),
         }
     }
 
     /// What to store; `None` if they do not persist.
     pub fn saved(&self) -> Option<SavedReservations> {
-        let registrants = || self.registrants.values().cloned().collect();
-        let saved =
-            || SavedReservations { generation: self.generation, registrants: registrants(), held: self.held };
+        let saved = || SavedReservations {
+            generation: self.generation,
+            registrants: self.registrants.iter().cloned().collect(),
+            held: self.held.clone(),
+        };
         self.persists.then(saved)
     }
 
@@ -95,17 +99,17 @@ impl Reservations {
 
     /// Registered hosts.
     pub fn registrants(&self) -> impl ExactSizeIterator<Item = &Registrant> {
-        self.registrants.values()
+        self.registrants.iter()
     }
 
-    /// The NQN that a registered identifier is bound to.
-    pub fn name_of(&self, host: &HostId) -> Option<&Nqn> {
-        self.registrants.get(host).map(|registrant| &registrant.nqn)
+    /// The NQNs that are registered with this identifier.
+    pub fn names_of(&self, id: HostId) -> impl Iterator<Item = &Nqn> {
+        self.registrants.with_id(id).iter().map(|registrant| &registrant.host.nqn)
     }
 
     /// The reservation in force.
-    pub fn held(&self) -> Option<Held> {
-        self.held
+    pub fn held(&self) -> Option<&Held> {
+        self.held.as_ref()
     }
 
     /// Whether `host` has this access to the namespace.
@@ -119,7 +123,8 @@ impl Reservations {
 
     fn allows_while_held(&self, held: &Held, host: Identity<'_>, access: Access) -> bool {
         access == Access::Read && held.kind.others_may_read()
-            || (held.by == host.id || held.kind.shared_with_registrants()) && self.key_of(host).is_some()
+            || held.by.identity() == host
+            || held.kind.shared_with_registrants() && self.registrants.contains(host)
     }
 
     /// Applies a command, or changes nothing if it is refused.
@@ -151,7 +156,7 @@ impl Reservations {
         if command.persist == PersistChange::Set && !grant.persistence {
             return Err(Status::INVALID_FIELD);
         }
-        let registered = self.key_of(host);
+        let registered = self.registrants.key_of(host);
         let key_fits = command.ignore_existing_key || registered == Some(keys.current.get());
         let mut outcome = Outcome::default();
         match (command.action, registered) {
@@ -160,11 +165,13 @@ impl Reservations {
             }
             (RegisterAction::Register, Some(_)) => {}
             (RegisterAction::Register, None) => self.add(host, keys.other.get(), grant)?,
-            (RegisterAction::Replace, Some(_)) if key_fits => self.set_key(host.id, keys.other.get()),
+            (RegisterAction::Replace, Some(_)) if key_fits => {
+                self.registrants.set_key(host, keys.other.get())
+            }
             (RegisterAction::Replace, None) if command.ignore_existing_key => {
                 self.add(host, keys.other.get(), grant)?;
             }
-            (RegisterAction::Unregister, Some(_)) if key_fits => self.unregister(host.id, &mut outcome),
+            (RegisterAction::Unregister, Some(_)) if key_fits => self.unregister(host, &mut outcome),
             (RegisterAction::Replace | RegisterAction::Unregister, _) => {
                 return Err(Status::RESERVATION_CONFLICT);
             }
@@ -187,10 +194,9 @@ impl Reservations {
         if command.ignore_existing_key {
             return Err(Status::INVALID_FIELD);
         }
-        if self.key_of(host) != Some(keys.current.get()) {
+        if self.registrants.key_of(host) != Some(keys.current.get()) {
             return Err(Status::RESERVATION_CONFLICT);
         }
-        let host = host.id;
         if command.action != AcquireAction::Acquire {
             let mut outcome = self.preempt(host, command.kind, keys.other.get())?;
             if command.action == AcquireAction::Preempt {
@@ -199,9 +205,9 @@ impl Reservations {
             self.count_change();
             return Ok(outcome);
         }
-        match self.held {
-            None => self.held = Some(Held { by: host, kind: command.kind }),
-            Some(held) if held.kind == command.kind && self.is_holder(held, &host) => {}
+        match &self.held {
+            None => self.held = Some(Held { by: host.to_owned(), kind: command.kind }),
+            Some(held) if held.kind == command.kind && self.is_holder(held, host) => {}
             Some(_) => return Err(Status::RESERVATION_CONFLICT),
         }
         Ok(Outcome::default())
@@ -216,28 +222,29 @@ impl Reservations {
         if command.ignore_existing_key {
             return Err(Status::INVALID_FIELD);
         }
-        if self.key_of(host) != Some(keys.current.get()) {
+        if self.registrants.key_of(host) != Some(keys.current.get()) {
             return Err(Status::RESERVATION_CONFLICT);
         }
-        let host = host.id;
         let mut outcome = Outcome::default();
-        match (command.action, self.held) {
+        match (command.action, &self.held) {
             (ReleaseAction::Clear, _) => {
                 self.held = None;
                 self.strangers.clear();
-                let others = core::mem::take(&mut self.registrants).into_keys();
+                let others = core::mem::take(&mut self.registrants);
                 outcome.notify = others
-                    .filter(|other| *other != host)
-                    .map(|other| (other, NotificationKind::ReservationPreempted))
+                    .iter()
+                    .filter(|other| other.host.identity() != host)
+                    .map(|other| (other.host.clone(), NotificationKind::ReservationPreempted))
                     .collect();
                 self.count_change();
             }
-            (ReleaseAction::Release, Some(held)) if self.is_holder(held, &host) => {
-                if command.kind != Some(held.kind) {
+            (ReleaseAction::Release, Some(held)) if self.is_holder(held, host) => {
+                let kind = held.kind;
+                if command.kind != Some(kind) {
                     return Err(Status::INVALID_FIELD);
                 }
                 self.held = None;
-                if held.kind.shared_with_registrants() {
+                if kind.shared_with_registrants() {
                     self.tell_others(host, NotificationKind::ReservationReleased, &mut outcome);
                 }
             }
@@ -251,19 +258,20 @@ impl Reservations {
     pub fn report(&self) -> Vec<u8> {
         let header = ReportHeader {
             generation: self.generation.into(),
-            kind: self.held.map_or(0, |held| held.kind.to_wire()),
+            kind: self.held.as_ref().map_or(0, |held| held.kind.to_wire()),
             registrants: u16::try_from(self.registrants.len()).unwrap_or(u16::MAX).into(),
             persists: u8::from(self.persists),
             ..ReportHeader::new_zeroed()
         };
         let mut report = header.as_bytes().to_vec();
-        for registrant in self.registrants.values() {
-            let holds = self.held.is_some_and(|held| self.is_holder(held, &registrant.host));
+        for registrant in self.registrants.iter() {
+            let holder = registrant.host.identity();
+            let holds = self.held.as_ref().is_some_and(|held| self.is_holder(held, holder));
             let entry = ReportEntry {
                 controller_id: CNTLID_DYNAMIC.into(),
                 status: u8::from(holds),
                 key: registrant.key.into(),
-                host_id: registrant.host.0,
+                host_id: registrant.host.id.0,
                 ..ReportEntry::new_zeroed()
             };
             report.extend_from_slice(entry.as_bytes());
@@ -274,20 +282,22 @@ impl Reservations {
     /// Removes the registrations with key `prkey` from other hosts, and takes over the reservation if its
     /// holder has that key. If no reservation is taken over, the host's own registration is removed too if it
     /// has that key: the specification exempts the host only when it becomes the holder.
-    fn preempt(&mut self, host: HostId, kind: ReservationType, prkey: u64) -> Result<Outcome, Status> {
+    fn preempt(&mut self, host: Identity<'_>, kind: ReservationType, prkey: u64) -> Result<Outcome, Status> {
         let mut outcome = Outcome::default();
-        match self.held {
-            Some(held) if held.kind.held_by_all() && prkey == 0 => {
-                self.unregister_where(host, |registrant| registrant.host != host, &mut outcome);
-                self.take_over(host, kind, held, &mut outcome);
-            }
-            Some(held) if !held.kind.held_by_all() && self.registered_key(&held.by) == Some(prkey) => {
-                let chosen = |registrant: &Registrant| registrant.host != host && registrant.key == prkey;
+        let held = self.held.as_ref().map(|held| (held.kind, self.registrants.key_of(held.by.identity())));
+        match held {
+            Some((before, _)) if before.held_by_all() && prkey == 0 => {
+                let chosen = |registrant: &Registrant| registrant.host.identity() != host;
                 self.unregister_where(host, chosen, &mut outcome);
-                self.take_over(host, kind, held, &mut outcome);
+                self.take_over(host, kind, before, &mut outcome);
             }
-            Some(held) if !held.kind.held_by_all() && prkey == 0 => return Err(Status::INVALID_FIELD),
-            _ if self.registrants.values().any(|registrant| registrant.key == prkey) => {
+            Some((before, key)) if !before.held_by_all() && key == Some(prkey) => {
+                let chosen = |other: &Registrant| other.host.identity() != host && other.key == prkey;
+                self.unregister_where(host, chosen, &mut outcome);
+                self.take_over(host, kind, before, &mut outcome);
+            }
+            Some((before, _)) if !before.held_by_all() && prkey == 0 => return Err(Status::INVALID_FIELD),
+            _ if self.registrants.iter().any(|registrant| registrant.key == prkey) => {
                 self.unregister_where(host, |registrant| registrant.key == prkey, &mut outcome);
                 self.pass_on();
             }
@@ -300,64 +310,67 @@ impl Reservations {
     /// no commands.
     fn unregister_where(
         &mut self,
-        host: HostId,
+        host: Identity<'_>,
         chosen: impl Fn(&Registrant) -> bool,
         outcome: &mut Outcome,
     ) {
-        self.registrants.retain(|_, registrant| {
+        self.registrants.retain(|registrant| {
             let goes = chosen(registrant);
-            if goes && registrant.host != host {
-                outcome.notify.push((registrant.host, NotificationKind::RegistrationPreempted));
-                outcome.abort.push(registrant.host);
+            if goes && registrant.host.identity() != host {
+                outcome.notify.push((registrant.host.clone(), NotificationKind::RegistrationPreempted));
+                outcome.abort.push(registrant.host.clone());
             }
             !goes
         });
-        self.strangers.retain(|host, _| self.registrants.contains_key(host));
+        self.strangers.retain(|host, _| self.registrants.contains(host.identity()));
     }
 
     /// A reservation held by all registrants lasts until the last one is gone.
     fn pass_on(&mut self) {
-        if let Some(held) = self.held
-            && held.kind.held_by_all()
+        if let Some(kind) = self.held.as_ref().map(|held| held.kind)
+            && kind.held_by_all()
         {
-            self.held = self.registrants.keys().next().map(|&next| Held { by: next, ..held });
+            self.held = self.registrants.iter().next().map(|next| Held { by: next.host.clone(), kind });
         }
     }
 
     /// `host` becomes the holder. The remaining registrants are notified if the type changes.
-    fn take_over(&mut self, host: HostId, kind: ReservationType, before: Held, outcome: &mut Outcome) {
-        self.held = Some(Held { by: host, kind });
-        if before.kind != kind {
+    fn take_over(
+        &mut self,
+        host: Identity<'_>,
+        kind: ReservationType,
+        before: ReservationType,
+        outcome: &mut Outcome,
+    ) {
+        self.held = Some(Held { by: host.to_owned(), kind });
+        if before != kind {
             self.tell_others(host, NotificationKind::ReservationReleased, outcome);
         }
     }
 
-    fn unregister(&mut self, host: HostId, outcome: &mut Outcome) {
-        self.registrants.remove(&host);
-        self.strangers.remove(&host);
-        let Some(held) = self.held else { return };
-        if held.kind.held_by_all() {
+    fn unregister(&mut self, host: Identity<'_>, outcome: &mut Outcome) {
+        self.registrants.retain(|registrant| registrant.host.identity() != host);
+        self.strangers.remove(&host.to_owned());
+        let Some(Held { by, kind }) = &self.held else { return };
+        let kind = *kind;
+        if kind.held_by_all() {
             self.pass_on();
-        } else if held.by == host {
+        } else if by.identity() == host {
             self.held = None;
-            if held.kind.shared_with_registrants() {
+            if kind.shared_with_registrants() {
                 self.tell_others(host, NotificationKind::ReservationReleased, outcome);
             }
         }
     }
 
-    fn tell_others(&self, host: HostId, kind: NotificationKind, outcome: &mut Outcome) {
-        let others = self.registrants.keys().filter(|other| **other != host);
-        outcome.notify.extend(others.map(|&other| (other, kind)));
+    fn tell_others(&self, host: Identity<'_>, kind: NotificationKind, outcome: &mut Outcome) {
+        let others = self.registrants.iter().filter(|other| other.host.identity() != host);
+        outcome.notify.extend(others.map(|other| (other.host.clone(), kind)));
     }
 
     /// A host that is refused because of the limits may try again later, when other registrants are gone.
     fn add(&mut self, host: Identity<'_>, key: u64, grant: &Grant) -> Result<(), Status> {
-        if self.registrants.contains_key(&host.id) {
-            // The identifier is registered with another NQN.
-            return Err(Status::RESERVATION_CONFLICT);
-        }
-        let of_host = self.registrants.values().filter(|registrant| registrant.nqn == *host.nqn).count();
+        let of_host = self.registrants.iter().filter(|other| other.host.nqn == *host.nqn).count();
         if of_host >= grant.of_host_max {
             return Err(Status::INTERNAL_ERROR);
         }
@@ -367,30 +380,16 @@ impl Reservations {
                 return Err(Status::INTERNAL_ERROR);
             }
             if let Some(address) = address {
-                self.strangers.insert(host.id, address);
+                self.strangers.insert(host.to_owned(), address);
             }
         }
-        self.registrants.insert(host.id, Registrant { host: host.id, nqn: host.nqn.clone(), key });
+        let added = self.registrants.insert(Registrant { host: host.to_owned(), key });
+        debug_assert_eq!(added, Ok(()), "only a host without a registration is added");
         Ok(())
     }
 
-    fn set_key(&mut self, host: HostId, key: u64) {
-        if let Some(registrant) = self.registrants.get_mut(&host) {
-            registrant.key = key;
-        }
-    }
-
-    fn key_of(&self, host: Identity<'_>) -> Option<u64> {
-        let registrant = self.registrants.get(&host.id)?;
-        (registrant.nqn == *host.nqn).then_some(registrant.key)
-    }
-
-    fn registered_key(&self, host: &HostId) -> Option<u64> {
-        self.registrants.get(host).map(|registrant| registrant.key)
-    }
-
-    fn is_holder(&self, held: Held, host: &HostId) -> bool {
-        held.by == *host || held.kind.held_by_all() && self.registrants.contains_key(host)
+    fn is_holder(&self, held: &Held, host: Identity<'_>) -> bool {
+        held.by.identity() == host || held.kind.held_by_all() && self.registrants.contains(host)
     }
 
     fn count_change(&mut self) {
@@ -399,24 +398,19 @@ impl Reservations {
 
     /// Panics if the state is inconsistent: that is a bug of this crate.
     pub fn check(&self) {
-        if let Some(held) = self.held {
+        if let Some(held) = &self.held {
             assert!(
-                self.registrants.contains_key(&held.by),
+                self.registrants.contains(held.by.identity()),
                 "holder {:?} is not one of the registrants {:?}",
                 held.by,
                 self.registrants
             );
         }
         assert!(
-            self.strangers.keys().all(|host| self.registrants.contains_key(host)),
+            self.strangers.keys().all(|host| self.registrants.contains(host.identity())),
             "an address is recorded of a host that is not registered: {:?}",
             self.strangers
         );
-        for (host, registrant) in &self.registrants {
-            assert!(
-                *host == registrant.host && *host != HostId::NONE,
-                "{host:?} is the key of {registrant:?}"
-            );
-        }
+        self.registrants.check();
     }
 }

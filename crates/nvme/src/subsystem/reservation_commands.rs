@@ -6,7 +6,7 @@
 
 use super::action::{Action, Output, QueueKey};
 use super::reservation::Reservations;
-use super::reservation_terms::{Outcome, ReservationChange};
+use super::reservation_terms::{Identity, Outcome, ReservationChange};
 use super::{Subsystem, exact_length, write_data};
 use crate::spec::event::EventKind;
 use crate::spec::reservation::{
@@ -92,18 +92,18 @@ impl Subsystem {
         if outcome.notify.is_empty() {
             return;
         }
-        let mut kinds = BTreeMap::<HostId, Vec<NotificationKind>>::new();
-        for &(host, kind) in &outcome.notify {
-            kinds.entry(host).or_default().push(kind);
+        let mut kinds = BTreeMap::<Identity<'_>, Vec<NotificationKind>>::new();
+        for (host, kind) in &outcome.notify {
+            kinds.entry(host.identity()).or_default().push(*kind);
         }
         for slot in self.controllers.slots() {
             let Some(controller) = self.controllers.find_mut(slot) else { continue };
             let mask = controller.features.notification_mask(nsid);
-            let wanted = |kind: &&NotificationKind| mask & 1 << kind.to_wire() == 0;
-            let notified = kinds.get(&controller.host_id).into_iter().flatten().filter(wanted);
-            let before = controller.notifications.count();
-            notified.for_each(|&kind| controller.notifications.push(kind, nsid));
-            if controller.notifications.count() != before {
+            let is_wanted = |kind: &NotificationKind| mask & 1 << kind.to_wire() == 0;
+            let of_host = kinds.get(&controller.identity()).into_iter().flatten().copied();
+            let wanted: Vec<NotificationKind> = of_host.filter(is_wanted).collect();
+            wanted.iter().for_each(|&kind| controller.notifications.push(kind, nsid));
+            if !wanted.is_empty() {
                 self.raise(slot, EventKind::ReservationNotification);
             }
         }

@@ -19,31 +19,52 @@ pub enum Access {
 }
 
 /// A host, as reservations identify it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity<'a> {
     /// Its identifier.
     pub id: HostId,
-    /// The host NQN that the identifier is bound to.
+    /// Its NQN. Host identifiers are no secret, so both together make a host.
     pub nqn: &'a Nqn,
+}
+
+impl Identity<'_> {
+    /// To keep.
+    pub fn to_owned(self) -> ReservationHost {
+        ReservationHost { id: self.id, nqn: self.nqn.clone() }
+    }
+}
+
+/// An [`Identity`] that is kept.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReservationHost {
+    /// Its identifier.
+    pub id: HostId,
+    /// Its NQN.
+    pub nqn: Nqn,
+}
+
+impl ReservationHost {
+    /// The same, borrowed.
+    pub fn identity(&self) -> Identity<'_> {
+        Identity { id: self.id, nqn: &self.nqn }
+    }
 }
 
 /// A registered host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registrant {
     /// The host.
-    pub host: HostId,
-    /// Its NQN; the identifier alone does not make a registrant.
-    pub nqn: Nqn,
+    pub host: ReservationHost,
     /// Its key.
     pub key: u64,
 }
 
 /// A reservation in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The host that acquired it. If all registrants hold the reservation, this one has no more rights than
     /// the others.
-    pub by: HostId,
+    pub by: ReservationHost,
     /// The type: what it forbids.
     pub kind: ReservationType,
 }
@@ -96,7 +117,7 @@ pub struct SavedReservations {
 }
 
 /// Why saved reservations are invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
     /// The namespace does not exist.
     #[error("there is no namespace {0}")]
@@ -106,17 +127,17 @@ pub enum RestoreError {
     NoIdentifier,
     /// A host is registered twice.
     #[error("host {0:?} is registered twice")]
-    Twice(HostId),
+    Twice(ReservationHost),
     /// The holder is not registered.
     #[error("the holder {0:?} is not registered")]
-    NotRegistered(HostId),
+    NotRegistered(ReservationHost),
 }
 
 /// What a command did to other hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Hosts to notify, and of what.
-    pub notify: Vec<(HostId, NotificationKind)>,
+    pub notify: Vec<(ReservationHost, NotificationKind)>,
     /// Hosts whose commands are to be aborted.
-    pub abort: Vec<HostId>,
+    pub abort: Vec<ReservationHost>,
 }

@@ -1,4 +1,5 @@
-//! The owner of a host identifier: the host NQN that used it first, as long as it is connected or registered.
+//! The owner of a host identifier: a host that the configuration names, else the host NQN that used it first, as long as it is
+//! connected or registered.
 
 use crate::world::{Host, NQN, World, connect_command};
 use nvme::spec::connect::{CNTLID_DYNAMIC, Culprit};
@@ -6,11 +7,17 @@ use nvme::spec::opcode::nvm;
 use nvme::spec::reservation::ReservationType;
 use nvme::spec::{Cqe, HostId, Nqn, Sqe, Status};
 use nvme::subsystem::{
-    BlockSize, Held, NamespaceInfo, QueueKey, Registrant, SavedReservations, SubsystemConfig,
+    Action, BlockSize, Held, HostAccess, NamespaceInfo, Output, QueueKey, Registrant, ReservationHost,
+    SavedReservations, SubsystemConfig,
 };
+use std::sync::Arc;
 
 fn host(name: &str, id: u8) -> Host {
     Host { nqn: Nqn::new(name).expect("a good name"), id: HostId([id; 16]) }
+}
+
+fn pair(host: &Host) -> ReservationHost {
+    ReservationHost { id: host.id, nqn: host.nqn.clone() }
 }
 
 fn try_admin(world: &mut World, host: &Host) -> Result<QueueKey, Cqe> {
@@ -67,8 +74,8 @@ fn a_registered_identifier_stays_with_its_owner_without_connections() {
 fn a_restored_identifier_belongs_to_its_owner() {
     let mut world = World::io();
     let (owner, thief) = (host("nqn.test:owner", 7), host("nqn.test:thief", 7));
-    let registrant = Registrant { host: owner.id, nqn: owner.nqn.clone(), key: 0xa };
-    let held = Some(Held { by: owner.id, kind: ReservationType::ExclusiveAccess });
+    let registrant = Registrant { host: pair(&owner), key: 0xa };
+    let held = Some(Held { by: pair(&owner), kind: ReservationType::ExclusiveAccess });
     let saved = SavedReservations { generation: 4, registrants: vec![registrant], held };
     world.subsystem.restore_reservations(1, saved).expect("the saved data is valid");
     is_refused(&mut world, &thief);
@@ -119,8 +126,8 @@ fn if_two_names_registered_one_identifier_each_keeps_its_own_registration() {
         .with_namespace(2, NamespaceInfo::new(BlockSize::B512, 1000));
     let mut world = World::new(config);
     for (nsid, name) in [(1, "nqn.test:a"), (2, "nqn.test:b")] {
-        let registrant = Registrant { host: HostId([7; 16]), nqn: host(name, 7).nqn, key: 1 };
-        let held = Some(Held { by: HostId([7; 16]), kind: ReservationType::ExclusiveAccess });
+        let registrant = Registrant { host: pair(&host(name, 7)), key: 1 };
+        let held = Some(Held { by: pair(&host(name, 7)), kind: ReservationType::ExclusiveAccess });
         let saved = SavedReservations { generation: 1, registrants: vec![registrant], held };
         world.subsystem.restore_reservations(nsid, saved).expect("the saved data is valid");
     }
@@ -129,5 +136,114 @@ fn if_two_names_registered_one_identifier_each_keeps_its_own_registration() {
     let read = |nsid| crate::world::io_command(nvm::READ, 0, 1).with_nsid(nsid);
     assert_eq!(world.tell(remote.io, read(1), &[0; 512]), Status::RESERVATION_CONFLICT);
     let allowed = world.send(remote.io, read(2), 512, &[0; 512]);
-    assert!(matches!(allowed, nvme::subsystem::Action::Io(_)), "{allowed:?}");
+    assert!(matches!(allowed, Action::Io(_)), "{allowed:?}");
+}
+
+/// Registers, and stores that if it is to be stored.
+fn register_and_store(world: &mut World, io: QueueKey, key: u64) {
+    let sqe = Sqe::new(nvm::RESERVATION_REGISTER).with_nsid(1);
+    let keys = [0, key].map(u64::to_le_bytes).concat();
+    match world.send(io, sqe, keys.len(), &keys) {
+        Action::Reply { cqe, .. } => assert_eq!(cqe.status(), Status::SUCCESS),
+        Action::Storing => {
+            for output in world.outputs() {
+                if let Output::Store { nsid, ticket, .. } = output {
+                    world.subsystem.on_stored(nsid, ticket, true);
+                }
+            }
+            let outputs = world.outputs();
+            let [Output::Complete { cqe, .. }] = outputs[..] else { panic!("{outputs:?}") };
+            assert_eq!(cqe.status(), Status::SUCCESS);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How the configuration names the owner: for this subsystem, or elsewhere.
+fn name_owner(world: &mut World, owner: &Host, here: bool) {
+    if here {
+        world.subsystem.set_hosts(HostAccess::Only(vec![owner.nqn.clone()]));
+    } else {
+        world.subsystem.set_named(Arc::new([owner.nqn.clone()].into()));
+    }
+}
+
+/// The stranger has the identifier by a connection, by a registration, or by both, before the owner comes.
+#[test]
+fn an_unnamed_host_never_keeps_a_named_one_out() {
+    for (stays, registers, restored) in
+        [(true, false, false), (true, true, false), (false, true, false), (false, false, true)]
+    {
+        for here in [false, true] {
+            let mut world = World::io();
+            let (owner, stranger) = (host("nqn.test:owner", 7), host("nqn.test:stranger", 7));
+            if restored {
+                let registrant = Registrant { host: pair(&stranger), key: 0xb };
+                let saved = SavedReservations { generation: 1, registrants: vec![registrant], held: None };
+                world.subsystem.restore_reservations(1, saved).expect("the saved data is valid");
+            }
+            let first = world.remote(&stranger);
+            if registers {
+                assert_eq!(register(&mut world, first.io, 0, 0, 0xb), Status::SUCCESS);
+            }
+            if !stays {
+                world.subsystem.on_disconnect(world.now, first.admin);
+                world.subsystem.on_disconnect(world.now, first.io);
+            }
+            name_owner(&mut world, &owner, here);
+            let remote = world.remote(&owner);
+            register_and_store(&mut world, remote.io, 0xa);
+            let refusal = try_admin(&mut world, &stranger).expect_err("the owner has it now");
+            assert!(!refusal.status().is_success());
+            let reservations = world.subsystem.reservations(1).expect("namespace 1");
+            let keys: Vec<u64> = reservations.registrants().map(|registrant| registrant.key).collect();
+            let expected = if registers || restored { vec![0xa, 0xb] } else { vec![0xa] };
+            assert_eq!(keys, expected, "{stays} {registers} {restored} {here}");
+        }
+    }
+}
+
+/// Two registrants with one identifier: a command of one neither fences, notifies nor frees the other.
+#[test]
+fn registrants_with_one_identifier_are_two_hosts() {
+    const EXCLUSIVE_ACCESS: u32 = 2 << 8;
+    let mut world = World::io();
+    let (owner, stranger, third) =
+        (host("nqn.test:owner", 7), host("nqn.test:stranger", 7), host("nqn.test:third", 8));
+    let impostor = world.remote(&stranger);
+    assert_eq!(register(&mut world, impostor.io, 0, 0, 0xb), Status::SUCCESS);
+    name_owner(&mut world, &owner, false);
+    let remote = world.remote(&owner);
+    assert_eq!(register(&mut world, remote.io, 0, 0, 0xa), Status::SUCCESS);
+    let reserve = |opcode, dword10| Sqe::new(opcode).with_nsid(1).with_cdw10_15([dword10, 0, 0, 0, 0, 0]);
+    let keys = |current: u64, other: u64| [current.to_le_bytes(), other.to_le_bytes()].concat();
+    let acquire = reserve(nvm::RESERVATION_ACQUIRE, EXCLUSIVE_ACCESS);
+    assert_eq!(world.tell(remote.io, acquire, &keys(0xa, 0)), Status::SUCCESS);
+    let read = crate::world::io_command(nvm::READ, 0, 1);
+    assert_eq!(world.tell(impostor.io, read, &[0; 512]), Status::RESERVATION_CONFLICT, "it holds nothing");
+    let release = reserve(nvm::RESERVATION_RELEASE, EXCLUSIVE_ACCESS);
+    assert_eq!(world.tell(impostor.io, release, &0xb_u64.to_le_bytes()), Status::SUCCESS);
+    let held = world.subsystem.reservations(1).and_then(|all| all.held()).map(|held| held.by.clone());
+    assert_eq!(held, Some(pair(&owner)), "what the other one releases is not the owner's");
+    let other = world.remote(&third);
+    assert_eq!(register(&mut world, other.io, 0, 0, 0xc), Status::SUCCESS);
+    let preempt_abort = reserve(nvm::RESERVATION_ACQUIRE, EXCLUSIVE_ACCESS | 2);
+    let Action::Fence { queues, .. } = world.send(other.io, preempt_abort, 16, &keys(0xc, 0xb)) else {
+        panic!("the impostor's queue is fenced")
+    };
+    assert_eq!(queues, [impostor.io], "and the owner's is not");
+    let Action::Fence { queues, .. } = world.send(other.io, preempt_abort, 16, &keys(0xc, 0xa)) else {
+        panic!("the owner's queue is fenced")
+    };
+    assert_eq!(queues, [remote.io]);
+}
+
+/// Between two hosts that the configuration names, and between two that it does not, the first one wins.
+#[test]
+fn between_hosts_of_one_rank_the_first_one_wins() {
+    let mut world = World::io();
+    let (one, two) = (host("nqn.test:one", 7), host("nqn.test:two", 7));
+    world.subsystem.set_named(Arc::new([one.nqn.clone(), two.nqn.clone()].into()));
+    world.remote(&two);
+    is_refused(&mut world, &one);
 }

@@ -73,7 +73,7 @@ fn a_change_is_answered_when_it_is_stored() {
     assert_eq!(register(&mut world, one.io, 0xa), Action::Storing);
     assert_eq!(registrants(&world), 0, "nothing takes effect before it is stored");
     let (ticket, saved) = to_store(&mut world);
-    assert_eq!(saved.expect("they persist").registrants[0].host, host(1).id);
+    assert_eq!(saved.expect("they persist").registrants[0].host.id, host(1).id);
     world.subsystem.on_stored(1, ticket + 1, true);
     assert_eq!(world.outputs(), [], "an unknown ticket is ignored");
     assert_eq!(stored(&mut world, ticket, true), [(one.io, Status::SUCCESS)]);

@@ -11,7 +11,7 @@ use nvme::spec::reservation::{
 use nvme::spec::{HostId, Nqn, Sqe, Status};
 use nvme::subsystem::{
     Access, Action, Grant, Held, HostAccess, Identity, Outcome, Output, QueueKey, Registrant,
-    ReservationChange, Reservations, RestoreError, SavedReservations, StrangerGrant,
+    ReservationChange, ReservationHost, Reservations, RestoreError, SavedReservations, StrangerGrant,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -444,16 +444,25 @@ impl Model {
 
     fn saved(&self) -> Option<SavedReservations> {
         let registrants = self.keys.iter();
-        let registrants = registrants
-            .map(|(&host, &key)| Registrant { host: host_id(host), nqn: nqn(host), key })
-            .collect();
-        let held = self.reservation.map(|(by, kind)| Held { by: host_id(by), kind });
+        let mut registrants =
+            registrants.map(|(&host, &key)| Registrant { host: pair(host), key }).collect::<Vec<_>>();
+        registrants.sort_by(|one, other| one.host.cmp(&other.host));
+        let held = self.reservation.map(|(by, kind)| Held { by: pair(by), kind });
         self.persists.then_some(SavedReservations { generation: self.generation, registrants, held })
     }
 }
 
+/// Hosts 1 and 2 have one identifier.
 fn host_id(number: u8) -> HostId {
-    HostId([number + 1; 16])
+    HostId([[1, 2, 2, 3][usize::from(number)]; 16])
+}
+
+fn pair(number: u8) -> ReservationHost {
+    ReservationHost { id: host_id(number), nqn: nqn(number) }
+}
+
+fn number_of(host: &ReservationHost) -> u8 {
+    (0..4).find(|&number| pair(number) == *host).expect("one of the four")
 }
 
 /// Hosts 0 to 2 share an address.
@@ -491,7 +500,6 @@ fn run(reservations: &mut Reservations, number: u8, step: Step, grant: &Grant) -
     let name = nqn(number);
     let outcome: Outcome =
         reservations.apply(Identity { id: host_id(number), nqn: &name }, &change, grant)?;
-    let number_of = |host: &HostId| host.0[0] - 1;
     Ok(Effects {
         notified: outcome.notify.iter().map(|(host, kind)| (number_of(host), kind.to_wire())).collect(),
         aborted: outcome.abort.iter().map(number_of).collect(),
@@ -538,18 +546,15 @@ fn grant() -> impl Strategy<Value = Grant> {
 
 #[test]
 fn inconsistent_reservations_are_not_restored() {
-    let registrant = |number: u8| Registrant { host: host_id(number), nqn: nqn(number), key: 1 };
+    let registrant = |number: u8| Registrant { host: pair(number), key: 1 };
     let saved = |registrants, held| SavedReservations { generation: 1, registrants, held };
-    let held = Held { by: host_id(2), kind: ReservationType::WriteExclusive };
-    let nobody = Registrant { host: HostId::NONE, ..registrant(0) };
+    let held = Held { by: pair(2), kind: ReservationType::WriteExclusive };
+    let nobody = Registrant { host: ReservationHost { id: HostId::NONE, nqn: nqn(0) }, key: 1 };
     assert_eq!(Reservations::restore(saved(vec![nobody], None)), Err(RestoreError::NoIdentifier));
     let twice = vec![registrant(0), registrant(1), registrant(0)];
-    assert_eq!(Reservations::restore(saved(twice, None)), Err(RestoreError::Twice(host_id(0))));
+    assert_eq!(Reservations::restore(saved(twice, None)), Err(RestoreError::Twice(pair(0))));
     let others = vec![registrant(0), registrant(1)];
-    assert_eq!(
-        Reservations::restore(saved(others, Some(held))),
-        Err(RestoreError::NotRegistered(host_id(2)))
-    );
+    assert_eq!(Reservations::restore(saved(others, Some(held))), Err(RestoreError::NotRegistered(pair(2))));
 }
 
 proptest! {
@@ -570,18 +575,23 @@ proptest! {
             prop_assert!(found.is_ok() || reservations == before, "a refused command changes nothing");
             reservations.check();
             let registered: BTreeMap<u8, u64> =
-                reservations.registrants().map(|r| (r.host.0[0] - 1, r.key)).collect();
+                reservations.registrants().map(|r| (number_of(&r.host), r.key)).collect();
             prop_assert_eq!(&registered, &model.keys);
             let held = reservations.held().map(|held| held.kind);
             prop_assert_eq!(held, model.reservation.map(|(_, kind)| kind));
             prop_assert_eq!(reservations.generation(), model.generation);
             let report = reservations.report();
-            let holders: BTreeSet<u8> = report[64..]
+            let of_report: Vec<([u8; 16], u8, u8)> = report[64..]
                 .chunks_exact(64)
-                .filter(|entry| entry[2] == 1)
-                .map(|entry| entry[16] - 1)
+                .map(|entry| (entry[16..32].try_into().expect("16 bytes"), entry[8], entry[2]))
                 .collect();
-            prop_assert_eq!(holders, model.holders());
+            let (holders, mut of_model) = (model.holders(), model.keys.iter().collect::<Vec<_>>());
+            of_model.sort_by_key(|(host, _)| pair(**host));
+            let of_model: Vec<([u8; 16], u8, u8)> = of_model
+                .into_iter()
+                .map(|(host, key)| (host_id(*host).0, *key as u8, u8::from(holders.contains(host))))
+                .collect();
+            prop_assert_eq!(of_report, of_model, "each registrant has an entry of its own");
             prop_assert_eq!(report[9], u8::from(model.persists), "PTPLS");
             let stranger = Nqn::new("nqn.test:stranger").expect("a good name");
             for access in [Access::Read, Access::Write] {
@@ -607,11 +617,11 @@ proptest! {
             let saved = reservations.saved();
             let mut expected = model.saved();
             if let (Some(expected), Some(saved)) = (&mut expected, &saved)
-                && let (Some(expected), Some(held)) = (&mut expected.held, saved.held)
+                && let (Some(expected), Some(held)) = (&mut expected.held, &saved.held)
                 && ALL_REGISTRANTS.contains(&held.kind)
             {
                 // If all registrants hold the reservation, any of them may be recorded as the holder.
-                expected.by = held.by;
+                expected.by = held.by.clone();
             }
             prop_assert_eq!(&saved, &expected);
             if let Some(saved) = saved {
@@ -648,8 +658,8 @@ proptest! {
         let sqe = command(nvm::RESERVATION_ACQUIRE, u32::from(wanted.to_wire()) << 8 | 2);
         let action = world.send(remotes[3].io, sqe, 16, &keys(hosts_keys[3], prkey));
         let registered: BTreeSet<HostId> = world.subsystem.reservations(1).expect("namespace 1")
-            .registrants().map(|registrant| registrant.host).collect();
-        let lost: Vec<u8> = (0..3).filter(|&number| !registered.contains(&host_id(number))).collect();
+            .registrants().map(|registrant| registrant.host.id).collect();
+        let lost: Vec<u8> = (0..3).filter(|&number| !registered.contains(&host(number).id)).collect();
         let queues: usize = lost.iter().map(|number| match number {
             1 => 1 + usize::from(extra_queues),
             2 => 2,

@@ -161,7 +161,10 @@ impl Pipeline {
                 commands.wires.here.set_memory(memory.arrivals);
                 commands.reads.set_limit(memory.reads);
             }
-            Change::Named(hosts) => self.tenants.set_named(hosts),
+            Change::Named(hosts) => {
+                self.commands.homes.set_named(&hosts);
+                self.tenants.set_named(hosts);
+            }
             Change::Share { tenant, share } => self.promise(now, tenant, share),
             Change::SubsystemAdded { slot, home } => self.commands.homes.add(slot, *home),
             Change::SubsystemRemoved { slot, done } => self.remove_subsystem(now, slot, done),

@@ -2,8 +2,9 @@
 
 use super::placement::Placement;
 use crate::device::Usage;
+use nvme::spec::Nqn;
 use nvme::subsystem::{Output, Subsystem};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use units::{Instant, Nanos};
 
@@ -61,6 +62,8 @@ impl Home {
 #[derive(Default)]
 pub(super) struct Homes {
     slots: Vec<Option<Home>>,
+    /// The hosts that the configuration names.
+    named: Arc<BTreeSet<Nqn>>,
 }
 
 impl Homes {
@@ -71,7 +74,8 @@ impl Homes {
     }
 
     /// A subsystem is at home here from now on.
-    pub(super) fn add(&mut self, slot: usize, home: Home) {
+    pub(super) fn add(&mut self, slot: usize, mut home: Home) {
+        home.subsystem.set_named(Arc::clone(&self.named));
         if self.slots.len() <= slot {
             self.slots.resize_with(slot + 1, || None);
         }
@@ -97,6 +101,13 @@ impl Homes {
     /// When the first keep-alive time-out is over.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.slots.iter().flatten().filter_map(|home| home.subsystem.next_timeout()).min()
+    }
+
+    /// The hosts that the configuration names. No host has a name that is not an NQN, so such a name is left out.
+    pub(super) fn set_named(&mut self, hosts: &HashSet<String>) {
+        self.named = Arc::new(hosts.iter().filter_map(|host| Nqn::new(host).ok()).collect());
+        let homes = self.slots.iter_mut().flatten();
+        homes.for_each(|home| home.subsystem.set_named(Arc::clone(&self.named)));
     }
 
     /// Sets the longest keep-alive time-out that a host may ask for.

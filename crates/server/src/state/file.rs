@@ -168,7 +168,7 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use nvme::spec::{HostId, Nqn};
-    use nvme::subsystem::Registrant;
+    use nvme::subsystem::{Registrant, ReservationHost};
 
     /// A folder that is removed after the test.
     struct Folder(PathBuf);
@@ -195,7 +195,7 @@ mod tests {
         let nqn = Nqn::new("nqn.test:host").expect("a good name");
         SavedReservations {
             generation,
-            registrants: vec![Registrant { host: HostId([1; 16]), nqn, key: 1 }],
+            registrants: vec![Registrant { host: ReservationHost { id: HostId([1; 16]), nqn }, key: 1 }],
             held: None,
         }
     }

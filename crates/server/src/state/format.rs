@@ -1,26 +1,31 @@
 //! The format of a file with reservations: a line with version, checksum and length, then JSON.
 //!
 //! ```text
-//!   gimbal-reservations 1 crc32c=0b1d2c3f bytes=412
+//!   gimbal-reservations 2 crc32c=0b1d2c3f bytes=412
 //!   { "subsystem": "nqn.…", "namespace": "f81d4fae…", "generation": 3, "registrants": [ … ], "held": … }
 //! ```
 //!
 //! The file names its namespace, so a moved or renamed file is detected. People can read it. Editing it breaks the checksum, on purpose:
 //! only hosts may change keys and holders.
 //!
-//! Holds: a file with a changed byte, or a truncated file, is refused (`no_damage_goes_unnoticed`).
+//! Version 2 names the holder by HOSTID and NQN, because two NQNs may be registered with one HOSTID. Version 1 had the HOSTID alone, which
+//! one registrant had at most; such files are still read.
+//!
+//! Holds: a file of version 1 is read (`a_file_of_the_first_version_is_read`); a file with a changed byte, or a truncated file, is refused (`no_damage_goes_unnoticed`).
 
 use super::NamespaceName;
 use nvme::pdu::crc32c;
 use nvme::spec::reservation::ReservationType;
 use nvme::spec::{HostId, Nqn};
-use nvme::subsystem::{Held, Registrant, Reservations, SavedReservations};
+use nvme::subsystem::{Held, Registrant, ReservationHost, Reservations, SavedReservations};
 use serde::{Deserialize, Serialize};
 
 /// The first word.
 const MAGIC: &str = "gimbal-reservations";
-/// The version of the format. There was no other one.
-const VERSION: &str = "1";
+/// The version of the format that is written.
+const VERSION: &str = "2";
+/// The version before it, which is read too.
+const VERSION_BEFORE: &str = "1";
 
 /// Why a file is refused.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,6 +57,9 @@ struct Entry {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HeldEntry {
+    /// Not in version 1.
+    #[serde(default)]
+    host_nqn: Option<String>,
     host_id: String,
     rtype: u8,
 }
@@ -59,8 +67,8 @@ struct HeldEntry {
 /// Encodes reservations as the bytes of a file.
 pub(super) fn encode(namespace: &NamespaceName, saved: &SavedReservations) -> Vec<u8> {
     let entry = |registrant: &Registrant| Entry {
-        host_nqn: registrant.nqn.as_str().to_owned(),
-        host_id: hex(registrant.host.0),
+        host_nqn: registrant.host.nqn.as_str().to_owned(),
+        host_id: hex(registrant.host.id.0),
         key: format!("{:016x}", registrant.key),
     };
     let document = Document {
@@ -68,7 +76,11 @@ pub(super) fn encode(namespace: &NamespaceName, saved: &SavedReservations) -> Ve
         namespace: hex(namespace.uuid),
         generation: saved.generation,
         registrants: saved.registrants.iter().map(entry).collect(),
-        held: saved.held.map(|held| HeldEntry { host_id: hex(held.by.0), rtype: held.kind.to_wire() }),
+        held: saved.held.as_ref().map(|held| HeldEntry {
+            host_nqn: Some(held.by.nqn.as_str().to_owned()),
+            host_id: hex(held.by.id.0),
+            rtype: held.kind.to_wire(),
+        }),
     };
     let mut body = serde_json::to_vec_pretty(&document).expect("texts and numbers are JSON");
     body.push(b'\n');
@@ -94,7 +106,7 @@ pub(super) fn decode(namespace: &NamespaceName, bytes: &[u8]) -> Result<SavedRes
     let &[MAGIC, version, crc, length] = &words[..] else {
         return Err(damaged("its first line is not that of such a file"));
     };
-    if version != VERSION {
+    if ![VERSION, VERSION_BEFORE].contains(&version) {
         return Err(FormatError::Newer(version.to_owned()));
     }
     if length != format!("bytes={}", body.len()) {
@@ -112,19 +124,26 @@ pub(super) fn decode(namespace: &NamespaceName, bytes: &[u8]) -> Result<SavedRes
         let (subsystem, uuid) = (document.subsystem, document.namespace);
         return Err(FormatError::Damaged(format!("it is of namespace {uuid} of subsystem {subsystem:?}")));
     }
-    let saved = read(&document).ok_or_else(|| damaged("a field has a wrong value"))?;
+    let saved = read(&document, version).ok_or_else(|| damaged("a field has a wrong value"))?;
     Reservations::restore(saved.clone()).map_err(|error| FormatError::Damaged(error.to_string()))?;
     Ok(saved)
 }
 
-fn read(document: &Document) -> Option<SavedReservations> {
+fn read(document: &Document, version: &str) -> Option<SavedReservations> {
+    let host =
+        |id: &str, nqn: &str| Some(ReservationHost { id: HostId(unhex(id)?), nqn: Nqn::new(nqn).ok()? });
     let registrant = |entry: &Entry| {
         let key = u64::from_str_radix(&entry.key, 16).ok()?;
-        Some(Registrant { host: HostId(unhex(&entry.host_id)?), nqn: Nqn::new(&entry.host_nqn).ok()?, key })
+        Some(Registrant { host: host(&entry.host_id, &entry.host_nqn)?, key })
     };
     let held = match &document.held {
         Some(held) => {
-            Some(Held { by: HostId(unhex(&held.host_id)?), kind: ReservationType::from_wire(held.rtype)? })
+            let nqn = match &held.host_nqn {
+                Some(nqn) => nqn,
+                None if version == VERSION_BEFORE => only_name(document, &held.host_id)?,
+                None => return None,
+            };
+            Some(Held { by: host(&held.host_id, nqn)?, kind: ReservationType::from_wire(held.rtype)? })
         }
         None => None,
     };
@@ -133,6 +152,13 @@ fn read(document: &Document) -> Option<SavedReservations> {
         registrants: document.registrants.iter().map(registrant).collect::<Option<_>>()?,
         held,
     })
+}
+
+/// The NQN of the only registrant with this HOSTID.
+fn only_name<'a>(document: &'a Document, id: &str) -> Option<&'a str> {
+    let mut with_id = document.registrants.iter().filter(|entry| entry.host_id == id);
+    let first = with_id.next()?;
+    with_id.next().is_none().then_some(&first.host_nqn)
 }
 
 fn hex(bytes: [u8; 16]) -> String {
@@ -151,16 +177,17 @@ mod tests {
         NamespaceName { subsystem: "nqn.test:a/../b".to_owned(), uuid: [0xab; 16] }
     }
 
+    fn host(id: u8) -> ReservationHost {
+        let nqn = Nqn::new("nqn.test:host \u{202e}\\ \"").expect("a strange name, but one");
+        ReservationHost { id: HostId([id; 16]), nqn }
+    }
+
     fn saved() -> SavedReservations {
-        let registrant = |id: u8, key| Registrant {
-            host: HostId([id; 16]),
-            nqn: Nqn::new("nqn.test:host \u{202e}\\ \"").expect("a strange name, but one"),
-            key,
-        };
+        let registrant = |id: u8, key| Registrant { host: host(id), key };
         SavedReservations {
             generation: u32::MAX,
             registrants: vec![registrant(1, u64::MAX), registrant(2, 0)],
-            held: Some(Held { by: HostId([2; 16]), kind: ReservationType::ExclusiveAccess }),
+            held: Some(Held { by: host(2), kind: ReservationType::ExclusiveAccess }),
         }
     }
 
@@ -204,13 +231,54 @@ mod tests {
 
     #[test]
     fn a_later_version_is_not_reported_as_damage() {
-        let later = b"gimbal-reservations 2 crc32c=00000000 bytes=0\n";
-        assert_eq!(decode(&namespace(), later), Err(FormatError::Newer("2".to_owned())));
+        let later = b"gimbal-reservations 3 crc32c=00000000 bytes=0\n";
+        assert_eq!(decode(&namespace(), later), Err(FormatError::Newer("3".to_owned())));
+    }
+
+    /// The bytes of a file whose content is this text, in this version.
+    fn file_of(version: &str, body: &str) -> Vec<u8> {
+        let crc = crc32c(body.as_bytes());
+        format!("{MAGIC} {version} crc32c={crc:08x} bytes={}\n{body}", body.len()).into_bytes()
+    }
+
+    /// What the release before this format wrote.
+    const OF_VERSION_1: &str = r#"{
+  "subsystem": "nqn.test:a/../b",
+  "namespace": "abababababababababababababababab",
+  "generation": 7,
+  "registrants": [
+    { "host_nqn": "nqn.test:one", "host_id": "01010101010101010101010101010101", "key": "000000000000000a" },
+    { "host_nqn": "nqn.test:two", "host_id": "02020202020202020202020202020202", "key": "000000000000000b" }
+  ],
+  "held": { "host_id": "02020202020202020202020202020202", "rtype": 2 }
+}
+"#;
+
+    #[test]
+    fn a_file_of_the_first_version_is_read() {
+        let saved = decode(&namespace(), &file_of("1", OF_VERSION_1)).expect("it is whole");
+        let two =
+            ReservationHost { id: HostId([2; 16]), nqn: Nqn::new("nqn.test:two").expect("a good name") };
+        assert_eq!(saved.held, Some(Held { by: two, kind: ReservationType::ExclusiveAccess }));
+        assert_eq!((saved.generation, saved.registrants.len()), (7, 2));
+        let without_name = decode(&namespace(), &file_of("2", OF_VERSION_1));
+        assert!(matches!(without_name, Err(FormatError::Damaged(_))), "{without_name:?}");
+    }
+
+    #[test]
+    fn two_names_with_one_identifier_are_read_as_they_were_written() {
+        let named = |name: &str| ReservationHost { nqn: Nqn::new(name).expect("a good name"), ..host(3) };
+        let registrants = ["nqn.test:a", "nqn.test:b"]
+            .map(|name| Registrant { host: named(name), key: name.len() as u64 })
+            .to_vec();
+        let held = Some(Held { by: named("nqn.test:b"), kind: ReservationType::WriteExclusive });
+        let saved = SavedReservations { generation: 1, registrants, held };
+        assert_eq!(decode(&namespace(), &encode(&namespace(), &saved)), Ok(saved));
     }
 
     #[test]
     fn a_contradiction_is_damage() {
-        let held = Some(Held { by: HostId([9; 16]), kind: ReservationType::ExclusiveAccess });
+        let held = Some(Held { by: host(9), kind: ReservationType::ExclusiveAccess });
         let bytes = encode(&namespace(), &SavedReservations { held, ..saved() });
         assert!(
             matches!(decode(&namespace(), &bytes), Err(FormatError::Damaged(what)) if what.contains("not registered"))
