@@ -206,6 +206,11 @@ impl World {
                 self.check_reply(index, &sqe, cqe, data.as_deref());
             }
             Action::Credits { cqe, .. } => assert_eq!(cqe.cid(), sqe.cid()),
+            Action::GrantQueues { queues, cqe } => {
+                assert_eq!((cqe.cid(), connection.queue_id), (sqe.cid(), 0));
+                assert!(queues > 0);
+                self.subsystem.on_queues_granted(key, queues, cqe);
+            }
             Action::Fence { nsid, queues, cqe } => {
                 assert_eq!((cqe.cid(), nsid), (sqe.cid(), sqe.nsid()));
                 assert!(!queues.is_empty());

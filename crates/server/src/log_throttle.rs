@@ -48,6 +48,8 @@ pub(crate) enum Subject {
     Violation,
     /// The transport refused a command.
     Command,
+    /// A controller was granted fewer IO queues than it may have.
+    Granted,
     /// A host that reconnected waits for its earlier writes.
     Held,
 }
@@ -71,6 +73,7 @@ impl fmt::Display for Subject {
             Subject::Refused => "Connects refused",
             Subject::Violation => "protocol violations",
             Subject::Command => "commands refused by the transport",
+            Subject::Granted => "controllers granted fewer IO queues than they may have",
             Subject::Held => "hosts that wait for their earlier writes",
         })
     }

@@ -190,6 +190,10 @@ impl TestTarget {
                 let credit = if enabled { self.credit } else { 0 };
                 self.peer(slot).connection.reply(cqe.with_dw0(credit));
             }
+            Action::GrantQueues { queues, cqe } => {
+                let cqe = self.subsystems[subsystem].on_queues_granted(key(slot), queues, cqe);
+                self.peer(slot).connection.reply(cqe);
+            }
             Action::Fence { cqe, .. } => self.peer(slot).connection.reply(cqe),
             Action::Abort { cqe, .. } => self.peer(slot).connection.reply(cqe.abort_failed()),
             Action::Pending | Action::Storing => {}

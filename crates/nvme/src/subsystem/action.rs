@@ -67,6 +67,14 @@ pub enum Action {
         /// The completion.
         cqe: Cqe,
     },
+    /// The host asks how many IO queues this controller may have. Find out how many there is room for, at least
+    /// one and at most `queues`; tell `Subsystem::on_queues_granted`, and send what it answers.
+    GrantQueues {
+        /// Most that it may have.
+        queues: u16,
+        /// The completion.
+        cqe: Cqe,
+    },
     /// Another host was preempted with Preempt and Abort. Among the commands on `queues` for namespace
     /// `nsid`, complete those that have not reached a device with `Status::PREEMPTED_AND_ABORTED`, and wait
     /// for the others to end. Only then send `cqe`: the preempting host relies on it that no write of the

@@ -10,9 +10,9 @@
 //!        Features supports (`SUPPORTED`).
 //! NVM Express Base Specification: "Get Features command", "Set Features command".
 
-use super::action::Action;
+use super::action::{Action, QueueKey};
 use super::config::Role;
-use super::{Subsystem, exact_length, write_data};
+use super::{Queue, Subsystem, exact_length, write_data};
 use crate::spec::event::EventKind;
 use crate::spec::feature::{self, QueueCounts, Select, notification_mask, supported};
 use crate::spec::identify::NSID_ALL;
@@ -87,6 +87,8 @@ pub(super) struct Features {
     timestamp: Option<(Instant, u64)>,
     retry_delays: bool,
     pub(super) credits: bool,
+    /// IO queues that it was granted, if it has asked.
+    queues: Option<u16>,
     notification_masks: BTreeMap<u32, u32>,
 }
 
@@ -100,6 +102,7 @@ impl Default for Features {
             timestamp: None,
             retry_delays: false,
             credits: false,
+            queues: None,
             notification_masks: BTreeMap::new(),
         }
     }
@@ -187,7 +190,9 @@ impl Subsystem {
                 u32::from(features.temperature(sqe.cdw11()).ok_or(Status::INVALID_FIELD)?)
             }
             feature::VOLATILE_WRITE_CACHE => u32::from(features.write_cache),
-            feature::NUMBER_OF_QUEUES => QueueCounts::both(self.config.limits.io_queues_max).to_wire(),
+            feature::NUMBER_OF_QUEUES => {
+                QueueCounts::both(features.queues.unwrap_or(self.config.limits.io_queues_max)).to_wire()
+            }
             feature::WRITE_ATOMICITY => features.write_atomicity,
             feature::ASYNC_EVENT_CONFIGURATION if current => controller.events.configuration(),
             feature::KEEP_ALIVE_TIMER if current => controller.keep_alive.timeout(),
@@ -284,7 +289,9 @@ impl Subsystem {
                 if asked.submission == RESERVED || asked.completion == RESERVED {
                     return Err(Status::INVALID_FIELD);
                 }
-                return Ok(Action::reply(cqe.with_dw0(QueueCounts::both(queues_max).to_wire())));
+                let least = asked.submission.min(asked.completion);
+                let queues = u16::try_from(least).unwrap_or(u16::MAX).min(queues_max);
+                return Ok(Action::GrantQueues { queues, cqe });
             }
             feature::WRITE_ATOMICITY => features.write_atomicity = value & WRITE_ATOMICITY_MASK,
             feature::ASYNC_EVENT_CONFIGURATION => {
@@ -328,6 +335,14 @@ impl Subsystem {
             _ => return Err(Status::FEATURE_NOT_CHANGEABLE),
         }
         Ok(Action::reply(cqe))
+    }
+
+    /// The controller of this admin queue was granted so many IO queues: the completion of `Action::GrantQueues`.
+    pub fn on_queues_granted(&mut self, key: QueueKey, queues: u16, cqe: Cqe) -> Cqe {
+        if let Some(&Queue { controller: Some(slot), queue_id: 0, .. }) = self.queue(key) {
+            self.controller_mut(slot).features.queues = Some(queues);
+        }
+        cqe.with_dw0(QueueCounts::both(queues).to_wire())
     }
 
     /// Events that this subsystem can report: OAES, and the bits of feature 0Bh.

@@ -99,6 +99,10 @@ impl Link {
                 self.complete(world, cqe, &data)
             }
             Action::Credits { cqe, enabled: true } => self.complete(world, cqe.with_dw0(CREDIT), &[]),
+            Action::GrantQueues { queues, cqe } => {
+                let cqe = world.subsystem.on_queues_granted(admin, queues, cqe);
+                self.complete(world, cqe, &[])
+            }
             Action::Pending => Ok(()),
             other => panic!("an admin command gave {other:?}"),
         }

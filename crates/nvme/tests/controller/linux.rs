@@ -63,7 +63,7 @@ fn linux_6_1_brings_up_an_io_controller() {
     let ana_length = 16 + 32 * u64::from(controller.nanagrpid.get()) + 4 * u64::from(controller.mnan.get());
     let ana = world.log(admin, LogRequest::read(log::ANA, 0, ana_length), 0xffff_ffff).expect("log 0Ch");
     assert_eq!((ana[8], ana[16], ana[20], ana[32], ana[48]), (1, 1, 1, 1, 1), "namespace 1 is in group 1");
-    let granted = world.set_feature(admin, 0x07, 0);
+    let granted = world.set_feature(admin, 0x07, 0x007f_007f);
     assert_eq!(QueueCounts::from_wire(granted.dw0()), QueueCounts::both(128));
     let io = world.connect(&linux, 1, id);
     assert_eq!(world.set_feature(admin, 0x0b, 0x900).status(), Status::SUCCESS);

@@ -118,6 +118,10 @@ fn run(config: SubsystemConfig, steps: Vec<(usize, Sqe, Option<usize>, u64)>) {
                 }
             }
             Action::Credits { cqe, .. } => assert_eq!(cqe.cid(), sqe.cid()),
+            Action::GrantQueues { queues: granted, cqe } => {
+                assert_eq!(cqe.cid(), sqe.cid());
+                assert!(granted > 0);
+            }
             Action::Fence { queues: fenced, cqe, .. } => {
                 assert_eq!(cqe.cid(), sqe.cid());
                 assert!(!fenced.is_empty() && !fenced.contains(&queues[queue]));

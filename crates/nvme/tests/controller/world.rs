@@ -1,6 +1,7 @@
 //! A subsystem and hosts that send it commands, without a transport.
 
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData};
+use nvme::spec::feature::QueueCounts;
 use nvme::spec::identify::{IDENTIFY_SIZE, IdentifyCommand};
 use nvme::spec::log::LogRequest;
 use nvme::spec::opcode::{admin, fabrics};
@@ -152,6 +153,10 @@ impl World {
                 (cqe, data.unwrap_or_default())
             }
             Action::Credits { cqe, .. } | Action::Fence { cqe, .. } => (cqe, Vec::new()),
+            // There is room for as many queues as the subsystem allows.
+            Action::GrantQueues { queues, cqe } => {
+                (cqe.with_dw0(QueueCounts::both(queues).to_wire()), Vec::new())
+            }
             other => panic!("expected an answer, got {other:?}"),
         }
     }

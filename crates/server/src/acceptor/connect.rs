@@ -16,7 +16,7 @@ use crate::pipeline::message::{Announcement, Handover, ToPipeline};
 use crate::quota::{Charged, Origin};
 use crate::slab::Key;
 use nvme::buffer::Buffer;
-use nvme::spec::connect::Culprit;
+use nvme::spec::connect::{ConnectCommand, Culprit};
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
 use nvme::subsystem::{read_connect, unknown_subsystem};
 use reactor::Token;
@@ -24,6 +24,14 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use tracing::warn;
 use units::{Instant, TenantId};
+
+/// A place among the connections, for one.
+pub(super) struct Place {
+    pub(super) tenant: TenantId,
+    pub(super) host: Arc<str>,
+    /// Who paid for it.
+    pub(super) charged: Charged,
+}
 
 /// Why a Connect, or another first command, is refused.
 pub(super) struct Refusal {
@@ -67,9 +75,16 @@ impl Acceptor {
         }
         let (subsystem, home) = (route.subsystem, route.home);
         let peer = self.connections.get(key).expect("its command has just come").connection.peer;
-        let (tenant, host, charged) = self
-            .admit(host.as_str(), peer.ip())
-            .map_err(|why| refuse(Cqe::new(sqe.cid(), Status::CONNECT_CONTROLLER_BUSY), why))?;
+        let controller = (subsystem, data.controller_id());
+        let is_admin = ConnectCommand::parse(&sqe).queue_id == 0;
+        let granted =
+            (!is_admin).then(|| self.grants.take_one(controller, host.as_str(), Origin::of(peer.ip())));
+        let place = match granted.flatten() {
+            Some(place) => place,
+            None => self
+                .admit(host.as_str(), peer.ip())
+                .map_err(|why| refuse(Cqe::new(sqe.cid(), Status::CONNECT_CONTROLLER_BUSY), why))?,
+        };
         let entry = self.connections.get_mut(key).expect("its command has just come");
         let unparsed = entry.connection.take_held();
         entry.stage = Stage::HandingOver(Box::new(PendingHandover {
@@ -77,9 +92,7 @@ impl Acceptor {
             connect_data: Box::new(data),
             subsystem,
             home,
-            tenant,
-            host,
-            charged,
+            place,
             unparsed,
             is_detaching: false,
         }));
@@ -87,7 +100,7 @@ impl Acceptor {
     }
 
     /// Counts one more connection of `host`. From then on every pipeline knows the host. The error is the reason for a refusal.
-    fn admit(&mut self, host: &str, address: IpAddr) -> Result<(TenantId, Arc<str>, Charged), &'static str> {
+    pub(super) fn admit(&mut self, host: &str, address: IpAddr) -> Result<Place, &'static str> {
         if self.registry.connections(host) >= self.parts.limits.connections_per_host as usize {
             return Err("limits.connections_per_host is reached");
         }
@@ -115,7 +128,7 @@ impl Acceptor {
         if self.quota.hosts_at(origin) != hosts_before {
             self.update_shares_at(origin);
         }
-        Ok((registration.id, registration.host, charged))
+        Ok(Place { tenant: registration.id, host: registration.host, charged })
     }
 
     /// A connection that was counted is gone.
@@ -142,9 +155,8 @@ impl Acceptor {
         let Stage::HandingOver(pending) = entry.stage else {
             unreachable!("only a connection that is handed over is detached")
         };
-        let PendingHandover {
-            connect, connect_data, subsystem, home, tenant, host, charged, unparsed, ..
-        } = *pending;
+        let PendingHandover { connect, connect_data, subsystem, home, place, unparsed, .. } = *pending;
+        let Place { tenant, host, charged } = place;
         let peer = entry.connection.peer;
         let handover = Handover {
             socket,

@@ -126,8 +126,8 @@ impl Acceptor {
             Action::Credits { cqe, .. } | Action::Fence { cqe, .. } => entry.connection.reply(cqe),
             // A discovery controller has no IO queues.
             Action::Abort { cqe, .. } => entry.connection.reply(cqe.abort_failed()),
-            // Discovery has no namespaces.
-            Action::Io(_) | Action::Storing => {
+            // Discovery has no namespaces, and no such feature.
+            Action::Io(_) | Action::Storing | Action::GrantQueues { .. } => {
                 entry.connection.reply(Cqe::new(sqe.cid(), Status::INVALID_OPCODE));
             }
             Action::Pending => entry.connection.transport.hold(sqe.cid()),

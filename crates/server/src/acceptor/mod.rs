@@ -23,6 +23,7 @@
 mod change;
 mod connect;
 mod discovery;
+mod grants;
 mod receive;
 mod shares;
 mod watch;
@@ -40,10 +41,11 @@ use crate::mailbox::{Inbox, Mailbox};
 use crate::payload::Intakes;
 use crate::pipeline::Peers;
 use crate::pipeline::message::{Report, ToAcceptor};
-use crate::quota::{Charged, ConnectionQuota, Origin, QuotaLimits};
+use crate::quota::{ConnectionQuota, Origin, QuotaLimits};
 use crate::replies::{Backlog, Deferred};
 use crate::slab::{Key, Slab};
 use crate::tenants::Registry;
+use grants::Grants;
 use nvme::connection::{TargetConnection, TargetLimits};
 use nvme::spec::Sqe;
 use nvme::spec::connect::ConnectData;
@@ -52,10 +54,9 @@ use reactor::{Clock, Event, Reactor, Token};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::{debug, info, warn};
-use units::{Bytes, Instant, Nanos, TenantId};
+use units::{Bytes, Instant, Nanos};
 use watch::watch_peer;
 
 /// How many host NQNs are known at a time.
@@ -114,10 +115,8 @@ struct PendingHandover {
     subsystem: usize,
     /// The slot of the subsystem's pipeline.
     home: usize,
-    tenant: TenantId,
-    host: Arc<str>,
-    /// Whose quota the connection counts against.
-    charged: Charged,
+    /// Its place among the connections.
+    place: connect::Place,
     unparsed: Vec<u8>,
     is_detaching: bool,
 }
@@ -139,6 +138,8 @@ pub(crate) struct Acceptor {
     registry: Registry,
     /// Counts the connections that were handed over and have not gone.
     quota: ConnectionQuota,
+    /// Places for queues that are to come.
+    grants: Grants,
     /// All weights are multiplied by this, so that the hosts of one address can have parts of one weight (`shares`).
     weight_scale: u32,
     /// Connections to discovery.
@@ -170,6 +171,7 @@ impl Acceptor {
             handshakes: Handshakes::new(parts.limits.connections_waiting as usize),
             registry: Registry::new(TENANTS_MAX),
             quota: ConnectionQuota::new(quota_limits(&parts.limits)),
+            grants: Grants::default(),
             weight_scale: 1,
             discovery_connections: EvictionSet::default(),
             accounts: Accounts::new(supplies(&parts.limits)),
@@ -220,7 +222,8 @@ impl Acceptor {
         let keep_alive = self.parts.discovery.next_timeout();
         let suppressed = self.log_throttle.deadline();
         let deferred = self.deferred.deadline();
-        [self.handshakes.deadline(), stall, keep_alive, self.resume_at, suppressed, deferred]
+        let grants = self.grants.deadline();
+        [self.handshakes.deadline(), stall, keep_alive, self.resume_at, suppressed, deferred, grants]
             .into_iter()
             .flatten()
             .min()
@@ -273,7 +276,13 @@ impl Acceptor {
 
     fn on_message(&mut self, now: Instant, message: ToAcceptor) {
         match message {
-            ToAcceptor::Closed { host, charged } => self.on_connection_gone(&host, &charged),
+            ToAcceptor::Closed { host, charged, controller } => {
+                self.on_connection_gone(&host, &charged);
+                if let Some(controller) = controller {
+                    self.withdraw_grant(controller);
+                }
+            }
+            ToAcceptor::QueuesWanted { host, request } => self.on_queues_wanted(now, host, request),
             ToAcceptor::Change(change) => self.on_change(change),
             ToAcceptor::Drain => {
                 for (_, listener) in self.listeners.drain(..) {
@@ -345,6 +354,7 @@ impl Acceptor {
             };
             self.close(now, key, Subject::Dropped, why);
         }
+        self.expire_grants(now);
         while let Some(Suppressed { address, subject, count }) = self.log_throttle.poll(now) {
             warn!(?address, "{subject}: {count} more in the last seconds");
         }

@@ -149,7 +149,7 @@ impl Acceptor {
         let is_news = !matches!(entry.stage, Stage::Refused);
         if is_news && self.log_throttle.allows(now, peer.ip(), subject) {
             let host = match &entry.stage {
-                Stage::HandingOver(pending) => Some(&*pending.host),
+                Stage::HandingOver(pending) => Some(&*pending.place.host),
                 _ => None,
             };
             match subject {
@@ -172,7 +172,9 @@ impl Acceptor {
         self.by_token.remove(&entry.connection.token);
         self.parts.reactor.close(entry.connection.token);
         match entry.stage {
-            Stage::HandingOver(pending) => self.on_connection_gone(&pending.host, &pending.charged),
+            Stage::HandingOver(pending) => {
+                self.on_connection_gone(&pending.place.host, &pending.place.charged);
+            }
             Stage::Discovery => self.parts.discovery.on_disconnect(now, queue_of(key)),
             Stage::Handshake | Stage::Refused => {}
         }

@@ -5,9 +5,10 @@
 //!
 //! Holds: a place is given back once, whatever becomes of the connection (`mailbox`'s interleavings).
 
-use super::message::ToAcceptor;
+use super::message::{QueueRequest, ToAcceptor};
 use crate::mailbox::{Channel, Mailbox, SystemChannel};
 use crate::quota::Charged;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The place of one connection.
@@ -15,12 +16,21 @@ pub(crate) struct Admission<L: Channel<ToAcceptor> = SystemChannel> {
     host: Arc<str>,
     charged: Charged,
     acceptor: Mailbox<ToAcceptor, L>,
+    /// The controller whose admin queue it is, once that has asked for IO queues.
+    controller: Cell<Option<(usize, u16)>>,
 }
 
 impl<L: Channel<ToAcceptor>> Admission<L> {
     /// A place that `acceptor` has counted as one of `host` and charged to `charged`.
     pub(crate) fn new(host: Arc<str>, charged: Charged, acceptor: Mailbox<ToAcceptor, L>) -> Admission<L> {
-        Admission { host, charged, acceptor }
+        Admission { host, charged, acceptor, controller: Cell::new(None) }
+    }
+
+    /// Asks how many IO queues its controller may have. Places for them are kept until they are used, or some time has passed, or this
+    /// connection has gone.
+    pub(crate) fn ask_for_queues(&self, request: QueueRequest) {
+        self.controller.set(Some(request.controller));
+        self.acceptor.tell(ToAcceptor::QueuesWanted { host: self.shared_host(), request });
     }
 
     /// The host's NQN.
@@ -37,6 +47,6 @@ impl<L: Channel<ToAcceptor>> Admission<L> {
 impl<L: Channel<ToAcceptor>> Drop for Admission<L> {
     fn drop(&mut self) {
         let (host, charged) = (Arc::clone(&self.host), self.charged.clone());
-        self.acceptor.tell(ToAcceptor::Closed { host, charged });
+        self.acceptor.tell(ToAcceptor::Closed { host, charged, controller: self.controller.get() });
     }
 }

@@ -16,6 +16,7 @@ use super::fence::Fences;
 use super::fused::FirstHalf;
 use super::homes::Homes;
 use super::host_io::{DeviceErrors, HostIo, Statuses};
+use super::message::QueueRequest;
 use super::orphans::Orphans;
 use super::placement::priority_of;
 use super::port::Port;
@@ -137,6 +138,18 @@ impl Commands {
                 self.wires.send(route, cqe.with_dw0(credit));
                 self.sessions.set_credits(key, enabled, |route| self.wires.set_credits(route, enabled));
             }
+            Action::GrantQueues { queues, cqe } => {
+                let session = self.sessions.get(key).expect("looked up above");
+                let home = self.port.home();
+                session.admission.ask_for_queues(QueueRequest {
+                    controller: session.controller(),
+                    peer: session.peer,
+                    queues,
+                    home,
+                    session: key,
+                    cqe,
+                });
+            }
             Action::Fence { nsid, queues, cqe } => self.raise_fence(now, key, nsid, &queues, cqe),
             Action::Abort { queue, cid, cqe } => self.abort(now, key, key_of(queue), cid, cqe),
             Action::Pending => {
@@ -148,6 +161,15 @@ impl Commands {
             Action::Storing => {}
         }
         self.wires.give_back(route.thread, payload);
+    }
+
+    /// The acceptor has granted IO queues to the controller of an admin queue.
+    pub(super) fn on_queues_granted(&mut self, key: Key, queues: u16, cqe: Cqe) {
+        let Some(session) = self.sessions.get(key) else { return };
+        if let Some(home) = self.homes.get_mut(session.subsystem) {
+            let cqe = home.subsystem.on_queues_granted(queue_of(key), queues, cqe);
+            self.reply(key, cqe);
+        }
     }
 
     /// An IO begins, and is dispatched if there is room for what it reads. What its command asks of the device is made in its slot.

@@ -10,8 +10,8 @@ use crate::slab::Key;
 use crate::stats::SsdStats;
 use crate::switch::{Failure, Work};
 use nvme::connection::TargetConnection;
-use nvme::spec::Sqe;
 use nvme::spec::connect::ConnectData;
+use nvme::spec::{Cqe, Sqe};
 use reactor::IoBuffer;
 use sched::{Credit, Priority, Share};
 use std::net::{SocketAddr, TcpStream};
@@ -56,6 +56,15 @@ pub(crate) enum ToPipeline {
     PeerFailed {
         /// The other pipeline.
         slot: usize,
+    },
+    /// A controller was granted IO queues.
+    QueuesGranted {
+        /// Its admin queue.
+        session: Key,
+        /// How many.
+        queues: u16,
+        /// The completion of the command that asked.
+        cqe: Cqe,
     },
     /// Reservations are stored, or could not be.
     Stored {
@@ -161,6 +170,15 @@ pub(crate) enum ToAcceptor {
         host: Arc<str>,
         /// Who paid for its place.
         charged: Charged,
+        /// The controller that has ended with it, if it has asked for IO queues.
+        controller: Option<(usize, u16)>,
+    },
+    /// A controller asks how many IO queues it may have.
+    QueuesWanted {
+        /// Whose it is.
+        host: Arc<str>,
+        /// The rest.
+        request: QueueRequest,
     },
     /// Something changes.
     Change(crate::acceptor::Change),
@@ -168,6 +186,22 @@ pub(crate) enum ToAcceptor {
     Drain,
     /// Close everything, end.
     Stop,
+}
+
+/// A controller asks how many IO queues it may have. Answered with [`ToPipeline::QueuesGranted`].
+pub(crate) struct QueueRequest {
+    /// The subsystem's slot, and the controller's identifier.
+    pub(crate) controller: (usize, u16),
+    /// Where its host is.
+    pub(crate) peer: SocketAddr,
+    /// Most that it may have.
+    pub(crate) queues: u16,
+    /// The pipeline that asks.
+    pub(crate) home: usize,
+    /// The admin queue there.
+    pub(crate) session: Key,
+    /// The completion of the command that asks.
+    pub(crate) cqe: Cqe,
 }
 
 /// From a thread to whoever started the target.

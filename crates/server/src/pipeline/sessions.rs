@@ -88,6 +88,11 @@ impl Session {
         }
     }
 
+    /// The controller whose queue it is: its subsystem's slot, and its identifier.
+    pub(super) fn controller(&self) -> (usize, u16) {
+        (self.subsystem, self.controller_id)
+    }
+
     /// The way of its answers.
     #[inline]
     pub(super) fn route(&self) -> Route {

@@ -160,6 +160,9 @@ impl Pipeline {
             ToPipeline::Echo { from, io } => commands.port.on_echo_asked(from, io),
             ToPipeline::Echoed { io } => commands.on_echo(io),
             ToPipeline::PeerFailed { slot } => commands.on_peer_failed(now, slot),
+            ToPipeline::QueuesGranted { session, queues, cqe } => {
+                self.commands.on_queues_granted(session, queues, cqe);
+            }
             ToPipeline::Stored { subsystem, nsid, ticket, is_stored } => {
                 self.storing.on_stored(commands.homes.get_mut(subsystem), nsid, ticket, is_stored);
             }

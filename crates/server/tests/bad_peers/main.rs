@@ -7,6 +7,7 @@
 //! | `bulk` | stop, leave or go wrong in the middle of a large write |
 //! | `greed` | ask for more than they may have, or do not receive what they asked for |
 //! | `crowds` | open many connections |
+//! | `queues` | ask for more IO queues than there is room for |
 //! | `reservations` | try to use reservations of others |
 //! | `strangers` | invent names, to get connections and a share that belong to others |
 //! | `replies` | ask for replies that they never read |
@@ -22,6 +23,7 @@ mod greed;
 mod log;
 mod misbehaviour;
 mod neighbours;
+mod queues;
 mod raw;
 mod replies;
 mod reservations;
