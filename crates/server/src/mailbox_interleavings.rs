@@ -7,7 +7,7 @@ use crate::outbox::{Batched, Outboxes};
 use crate::pipeline::admission::Admission;
 use crate::pipeline::message::ToAcceptor;
 use crate::pipeline::window::Window;
-use crate::quota::Charged;
+use crate::quota::{Charged, Origin};
 use loom::sync::{Arc, Condvar, Mutex, mpsc};
 use loom::thread;
 
@@ -192,7 +192,7 @@ fn a_counted_connection_is_returned_once_whenever_its_pipeline_ends() {
                 // The acceptor does the same: it drops what cannot be posted.
                 to_pipeline.tell(Admission::new(
                     "nqn.host".into(),
-                    Charged::Host("nqn.host".into()),
+                    Charged::Host("nqn.host".into(), Origin::of(std::net::Ipv4Addr::LOCALHOST.into())),
                     to_acceptor.clone(),
                 ));
             }

@@ -44,10 +44,19 @@ impl Origin {
 /// The account that a connection is charged to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Charged {
-    /// A host that the configuration names.
-    Host(Arc<str>),
+    /// A host that the configuration names, at this address.
+    Host(Arc<str>, Origin),
     /// The address of a host that the configuration does not name.
     Address(Origin),
+}
+
+impl Charged {
+    /// Where the connection comes from.
+    pub(crate) fn origin(&self) -> Origin {
+        match self {
+            Charged::Host(_, origin) | Charged::Address(origin) => *origin,
+        }
+    }
 }
 
 /// The limits of a quota.
@@ -69,12 +78,27 @@ struct UnnamedHosts {
     hosts: HashMap<Arc<str>, u32>,
 }
 
+/// The connections of a named host.
+#[derive(Clone, Copy, Default)]
+struct OfHost {
+    held: u32,
+    /// Connections that are kept for where the host is, and that it does not have.
+    kept: u32,
+}
+
+impl OfHost {
+    /// What it is guaranteed and does not have, of a minimum of `floor`.
+    fn promised(self, floor: u32) -> u32 {
+        floor.saturating_sub(self.held).max(self.kept.min(floor))
+    }
+}
+
 /// Counts connections by host and by address.
 pub(crate) struct ConnectionQuota {
     limits: QuotaLimits,
     named: Arc<HashSet<String>>,
     held: u32,
-    by_host: HashMap<Arc<str>, u32>,
+    by_host: HashMap<Arc<str>, OfHost>,
     by_address: HashMap<Origin, UnnamedHosts>,
     /// For each number of unnamed hosts: how many addresses have that many.
     hosts_per_origin: BTreeMap<usize, usize>,
@@ -114,17 +138,35 @@ impl ConnectionQuota {
         self.held
     }
 
-    /// Charges one connection of `host` at `address`. The error is the limit that is reached.
-    pub(crate) fn acquire(&mut self, host: &Arc<str>, address: IpAddr) -> Result<Charged, &'static str> {
+    /// Of the connections of a named host, `kept` are for where the host is, and are not in use.
+    pub(crate) fn keep(&mut self, host: &str, kept: u32) {
+        if let Some(of_host) = self.by_host.get_mut(host) {
+            of_host.kept = kept;
+        }
+    }
+
+    /// Charges one connection of `host` at `address`; of its connections `kept` are kept for where the host is, this one not counted. The
+    /// error is the limit that is reached.
+    pub(crate) fn acquire(
+        &mut self,
+        host: &Arc<str>,
+        address: IpAddr,
+        kept: u32,
+    ) -> Result<Charged, &'static str> {
         let free = self.limits.all.saturating_sub(self.held).saturating_sub(self.promised());
         if self.is_named(host) {
-            let floor_left = self.floor().saturating_sub(self.by_host.get(host).copied().unwrap_or(0));
-            if floor_left == 0 && free == 0 {
-                return Err("limits.connections is reached");
+            let before = self.by_host.get(host).copied().unwrap_or_default();
+            let after = OfHost { held: before.held + 1, kept };
+            let floor = self.floor();
+            if free == 0 && before.promised(floor) <= after.promised(floor) {
+                return Err(match kept {
+                    0 => "limits.connections is reached",
+                    _ => "limits.connections is reached, except for what is kept for the host's own address",
+                });
             }
             self.held += 1;
-            *self.by_host.entry(Arc::clone(host)).or_default() += 1;
-            return Ok(Charged::Host(Arc::clone(host)));
+            self.by_host.insert(Arc::clone(host), after);
+            return Ok(Charged::Host(Arc::clone(host), Origin::of(address)));
         }
         let origin = Origin::of(address);
         let strangers = self.by_address.entry(origin).or_default();
@@ -165,7 +207,13 @@ impl ConnectionQuota {
     pub(crate) fn release(&mut self, host: &Arc<str>, charged: &Charged) {
         self.held -= 1;
         match charged {
-            Charged::Host(host) => take_one(&mut self.by_host, host),
+            Charged::Host(host, _) => {
+                let of_host = self.by_host.get_mut(host).expect("a connection is returned once");
+                of_host.held -= 1;
+                if of_host.held == 0 {
+                    self.by_host.remove(host);
+                }
+            }
             Charged::Address(origin) => {
                 let strangers = self.by_address.get_mut(origin).expect("a connection is returned once");
                 let before = strangers.hosts.len();
@@ -225,7 +273,8 @@ impl ConnectionQuota {
     fn promised(&self) -> u32 {
         let floor = self.floor();
         let held = self.by_host.iter().filter(|(host, _)| self.is_named(host));
-        floor * self.named.len() as u32 - held.map(|(_, held)| (*held).min(floor)).sum::<u32>()
+        let used = held.map(|(_, of_host)| floor - of_host.promised(floor));
+        floor * self.named.len() as u32 - used.sum::<u32>()
     }
 }
 
@@ -256,12 +305,12 @@ mod tests {
     fn a_named_host_gets_in_whatever_unnamed_hosts_do() {
         let mut quota = quota(1024, &["a", "b"]);
         for n in 0..10_000 {
-            let _ = quota.acquire(&format!("stranger-{}", n % 7).into(), address(n / 20));
+            let _ = quota.acquire(&format!("stranger-{}", n % 7).into(), address(n / 20), 0);
         }
         assert!(quota.held() > 400, "unnamed hosts get what is not guaranteed: {}", quota.held());
         for host in ["a", "b"] {
             for _ in 0..256 {
-                quota.acquire(&host.into(), address(1)).expect("its floor");
+                quota.acquire(&host.into(), address(1), 0).expect("its floor");
             }
         }
         assert!(quota.held() <= 1024);
@@ -271,7 +320,7 @@ mod tests {
     fn a_new_address_gets_connections() {
         let mut quota = quota(1024, &[]);
         for n in 0..20 {
-            let granted = (0..1024).filter(|_| quota.acquire(&"host".into(), address(n)).is_ok()).count();
+            let granted = (0..1024).filter(|_| quota.acquire(&"host".into(), address(n), 0).is_ok()).count();
             assert!(granted > 0, "address {n}");
         }
     }
@@ -280,11 +329,11 @@ mod tests {
     fn an_address_has_a_bounded_number_of_hosts() {
         let mut quota = quota(1024, &[]);
         let take =
-            |quota: &mut ConnectionQuota, n| quota.acquire(&format!("stranger-{n}").into(), address(1));
+            |quota: &mut ConnectionQuota, n| quota.acquire(&format!("stranger-{n}").into(), address(1), 0);
         assert!((0..64).all(|n| take(&mut quota, n).is_ok()));
         assert_eq!(take(&mut quota, 64), Err("limits.hosts_per_address is reached"));
         assert!(take(&mut quota, 63).is_ok(), "a host that is connected already");
-        assert!(quota.acquire(&"stranger-64".into(), address(2)).is_ok(), "another address");
+        assert!(quota.acquire(&"stranger-64".into(), address(2), 0).is_ok(), "another address");
         assert_eq!((quota.most_hosts(), quota.hosts_per_origin.len()), (64, 2));
     }
 
@@ -292,11 +341,14 @@ mod tests {
     fn a_connection_returns_to_the_account_that_paid() {
         let mut quota = quota(8, &["a"]);
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-        let of_a = quota.acquire(&a, address(1)).expect("room");
-        let of_b = quota.acquire(&b, address(1)).expect("room");
+        let of_a = quota.acquire(&a, address(1), 0).expect("room");
+        let of_b = quota.acquire(&b, address(1), 0).expect("room");
         assert_eq!(
             (&of_a, &of_b),
-            (&Charged::Host(Arc::clone(&a)), &Charged::Address(Origin::of(address(1))))
+            (
+                &Charged::Host(Arc::clone(&a), Origin::of(address(1))),
+                &Charged::Address(Origin::of(address(1)))
+            )
         );
         // Meanwhile the named host becomes unnamed, and the unnamed host named.
         quota.set_named(Arc::new(["b".to_owned()].into()));
@@ -314,5 +366,20 @@ mod tests {
         assert_eq!(v6("2001:db8::1"), v6("2001:db8::ffff:1"));
         assert_ne!(v6("2001:db8::1"), v6("2001:db8:0:1::1"));
         assert_eq!(v6("::ffff:10.0.0.1"), Origin::of(address(1)));
+    }
+
+    #[test]
+    fn what_is_kept_for_the_place_of_a_host_goes_to_no_other_place_and_to_no_other_host() {
+        let mut quota = quota(16, &["a"]);
+        let a: Arc<str> = "a".into();
+        // Others with its name, from elsewhere, and strangers: two connections of its floor of eight are kept.
+        while quota.acquire(&a, address(9), 2).is_ok() {}
+        for n in 0..64 {
+            let _ = quota.acquire(&format!("stranger-{n}").into(), address(n), 0);
+        }
+        assert!(quota.acquire(&a, address(9), 2).is_err());
+        assert!(quota.acquire(&a, address(1), 1).is_ok());
+        assert!(quota.acquire(&a, address(1), 0).is_ok());
+        assert_eq!(quota.held(), 16);
     }
 }

@@ -13,20 +13,58 @@ use crate::quota::Origin;
 use sched::Share;
 use std::collections::HashMap;
 use std::sync::Arc;
-use units::TenantId;
+use units::{Instant, Nanos, TenantId};
 
 /// The tenant of the target's own IOs, for example the last flush.
 pub(crate) const HOUSE: TenantId = TenantId(0);
 
+/// How long a host is taken to be where its oldest connection came from, after the last one from there.
+pub(crate) const OWN_KEPT: Nanos = Nanos::secs(600);
+
 struct Entry {
     id: TenantId,
     connections: usize,
+    /// The same by where they come from.
+    by_origin: HashMap<Origin, usize>,
+    /// Where the host is taken to be: see [`Registry::own_origin`].
+    own: Origin,
+    /// When the last connection from there ended; `None` while there is one.
+    own_left: Option<Instant>,
     /// When its last connection ended, as a count of such events.
     idle_since: u64,
     /// Where its latest connection came from.
     origin: Origin,
     /// The share that was announced to the pipelines.
     announced: Share,
+}
+
+impl Entry {
+    /// One more connection, from there.
+    fn enter(&mut self, now: Instant, origin: Origin) {
+        if self.own_left.is_some_and(|at| now >= at + OWN_KEPT) {
+            // The host has moved, or has never been there.
+            (self.own, self.own_left) = (origin, None);
+        }
+        if origin == self.own {
+            self.own_left = None;
+        }
+        self.connections += 1;
+        *self.by_origin.entry(origin).or_default() += 1;
+        self.origin = origin;
+    }
+
+    /// A connection from there is gone.
+    fn leave(&mut self, now: Instant, origin: Origin) {
+        self.connections -= 1;
+        let count = self.by_origin.get_mut(&origin).expect("a connection that ends was opened");
+        *count -= 1;
+        if *count == 0 {
+            self.by_origin.remove(&origin);
+            if origin == self.own {
+                self.own_left = Some(now);
+            }
+        }
+    }
 }
 
 /// The tenant of a new connection.
@@ -57,22 +95,21 @@ impl Registry {
     }
 
     /// A host has opened a connection. `None` if too many tenants have connections.
-    pub(crate) fn connect(&mut self, host: &str, origin: Origin) -> Option<Registration> {
+    pub(crate) fn connect(&mut self, now: Instant, host: &str, origin: Origin) -> Option<Registration> {
         if let Some((name, entry)) = self.tenants.get_key_value(host) {
             let registration =
                 Registration { id: entry.id, host: Arc::clone(name), is_new: false, is_reused: false };
             let entry = self.tenants.get_mut(host).expect("found above");
-            entry.connections += 1;
-            entry.origin = origin;
+            entry.enter(now, origin);
             return Some(registration);
         }
         let (id, is_reused) =
             if self.tenants.len() < self.limit { (self.fresh(), false) } else { (self.evict()?, true) };
         let name: Arc<str> = host.into();
-        self.tenants.insert(
-            Arc::clone(&name),
-            Entry { id, connections: 1, idle_since: 0, origin, announced: Share::EQUAL },
-        );
+        let by_origin = HashMap::from([(origin, 1)]);
+        let (announced, own, own_left) = (Share::EQUAL, origin, None);
+        let entry = Entry { id, connections: 1, by_origin, own, own_left, idle_since: 0, origin, announced };
+        self.tenants.insert(Arc::clone(&name), entry);
         Some(Registration { id, host: name, is_new: true, is_reused })
     }
 
@@ -81,10 +118,22 @@ impl Registry {
         self.tenants.get(host).map_or(0, |entry| entry.connections)
     }
 
-    /// A connection of `host` is gone, with all of its IOs.
-    pub(crate) fn disconnect(&mut self, host: &str) {
+    /// Where `host` is taken to be: where its oldest connection came from, until there was none from there for [`OWN_KEPT`]. A host that
+    /// resets its controller leaves for a moment; its place must not go to another one with its name meanwhile.
+    pub(crate) fn own_origin(&self, now: Instant, host: &str) -> Option<Origin> {
+        let entry = self.tenants.get(host)?;
+        entry.own_left.is_none_or(|at| now < at + OWN_KEPT).then_some(entry.own)
+    }
+
+    /// The number of connections of `host` that come from `origin`.
+    pub(crate) fn connections_from(&self, host: &str, origin: Origin) -> usize {
+        self.tenants.get(host).and_then(|entry| entry.by_origin.get(&origin)).copied().unwrap_or(0)
+    }
+
+    /// A connection of `host` from `origin` is gone, with all of its IOs.
+    pub(crate) fn disconnect(&mut self, now: Instant, host: &str, origin: Origin) {
         let entry = self.tenants.get_mut(host).expect("a connection that ends was opened");
-        entry.connections -= 1;
+        entry.leave(now, origin);
         self.clock += 1;
         entry.idle_since = self.clock;
     }
@@ -140,6 +189,8 @@ pub(crate) fn share_of(tenants: &[TenantConfig], host: &str) -> Share {
 mod tests {
     use super::*;
 
+    const NOW: Instant = Instant::ZERO;
+
     fn here() -> Origin {
         Origin::of(std::net::Ipv4Addr::LOCALHOST.into())
     }
@@ -147,34 +198,55 @@ mod tests {
     #[test]
     fn all_connections_of_a_host_are_one_tenant() {
         let mut registry = Registry::new(4);
-        let first = registry.connect("nqn.a", here()).expect("room");
+        let first = registry.connect(NOW, "nqn.a", here()).expect("room");
         assert!(first.is_new && !first.is_reused);
-        let second = registry.connect("nqn.a", here()).expect("room");
+        let second = registry.connect(NOW, "nqn.a", here()).expect("room");
         assert_eq!((second.id, second.is_new), (first.id, false));
-        assert_ne!(registry.connect("nqn.b", here()).expect("room").id, first.id);
+        assert_ne!(registry.connect(NOW, "nqn.b", here()).expect("room").id, first.id);
         assert_ne!(first.id, HOUSE);
     }
 
     #[test]
     fn a_connected_tenant_keeps_its_number() {
         let mut registry = Registry::new(2);
-        let a = registry.connect("nqn.a", here()).expect("room");
-        let b = registry.connect("nqn.b", here()).expect("room");
-        assert_eq!(registry.connect("nqn.c", here()), None, "both are connected");
-        registry.disconnect("nqn.b");
-        let c = registry.connect("nqn.c", here()).expect("b is gone");
+        let a = registry.connect(NOW, "nqn.a", here()).expect("room");
+        let b = registry.connect(NOW, "nqn.b", here()).expect("room");
+        assert_eq!(registry.connect(NOW, "nqn.c", here()), None, "both are connected");
+        registry.disconnect(NOW, "nqn.b", here());
+        let c = registry.connect(NOW, "nqn.c", here()).expect("b is gone");
         assert_eq!((c.id, c.is_new, c.is_reused), (b.id, true, true));
-        assert_eq!(registry.connect("nqn.a", here()).expect("still there").id, a.id);
+        assert_eq!(registry.connect(NOW, "nqn.a", here()).expect("still there").id, a.id);
     }
 
     #[test]
     fn the_tenant_that_is_disconnected_longest_loses_its_number() {
         let mut registry = Registry::new(3);
-        let ids = ["nqn.a", "nqn.b", "nqn.c"].map(|host| registry.connect(host, here()).expect("room").id);
+        let ids =
+            ["nqn.a", "nqn.b", "nqn.c"].map(|host| registry.connect(NOW, host, here()).expect("room").id);
         for host in ["nqn.b", "nqn.a", "nqn.c"] {
-            registry.disconnect(host);
+            registry.disconnect(NOW, host, here());
         }
-        registry.connect("nqn.b", here()).expect("back again");
-        assert_eq!(registry.connect("nqn.d", here()).expect("a loses its number").id, ids[0]);
+        registry.connect(NOW, "nqn.b", here()).expect("back again");
+        assert_eq!(registry.connect(NOW, "nqn.d", here()).expect("a loses its number").id, ids[0]);
+    }
+
+    #[test]
+    fn a_host_is_where_its_oldest_connection_came_from_and_stays_there_while_it_is_away_for_a_moment() {
+        let there = Origin::of(std::net::Ipv4Addr::new(10, 0, 0, 2).into());
+        let mut registry = Registry::new(2);
+        registry.connect(NOW, "nqn.a", here()).expect("room");
+        registry.connect(NOW, "nqn.a", there).expect("room");
+        assert_eq!(registry.own_origin(NOW, "nqn.a"), Some(here()));
+        registry.disconnect(NOW, "nqn.a", here());
+        registry.connect(NOW, "nqn.a", there).expect("room");
+        assert_eq!(registry.own_origin(NOW, "nqn.a"), Some(here()), "it is expected back");
+        assert_eq!(
+            (registry.connections_from("nqn.a", here()), registry.connections_from("nqn.a", there)),
+            (0, 2)
+        );
+        let later = NOW + OWN_KEPT;
+        assert_eq!(registry.own_origin(later, "nqn.a"), None, "it was away for too long");
+        registry.connect(later, "nqn.a", there).expect("room");
+        assert_eq!(registry.own_origin(later, "nqn.a"), Some(there));
     }
 }

@@ -42,8 +42,8 @@ pub fn unknown_subsystem(sqe: &Sqe) -> Cqe {
 }
 
 impl Subsystem {
-    /// A connection's Connect command, read by [`read_connect`]. An error is the completion to send before
-    /// closing.
+    /// A connection's Connect command, read by [`read_connect`], from where its host is. An error is the
+    /// completion to send before closing.
     ///
     /// # Panics
     /// If `key.slot` belongs to a queue that is still connected. That is a bug of the caller.
@@ -53,6 +53,21 @@ impl Subsystem {
         key: QueueKey,
         sqe: &Sqe,
         data: &ConnectData,
+    ) -> Result<Connected, Cqe> {
+        self.on_connect_from(now, key, (sqe, data), true)
+    }
+
+    /// The same, from where its host is, or from elsewhere. One controller of each host is kept for where it
+    /// is.
+    ///
+    /// # Panics
+    /// As `on_connect`.
+    pub fn on_connect_from(
+        &mut self,
+        now: Instant,
+        key: QueueKey,
+        (sqe, data): (&Sqe, &ConnectData),
+        is_at_home: bool,
     ) -> Result<Connected, Cqe> {
         if let Some(queue) = self.queues.in_slot(key.slot) {
             panic!("slot {} is given to {key:?}, but {:?} still uses it", key.slot, queue.key);
@@ -74,7 +89,7 @@ impl Subsystem {
             return Err(Culprit::SQSIZE.refuse(sqe.cid()));
         }
         let slot = match command.queue_id {
-            0 => self.connect_admin(now, key, sqe, &command, data, host)?,
+            0 => self.connect_admin(now, key, (sqe, data), &command, host, is_at_home)?,
             queue_id => self.connect_io(key, sqe, queue_id, data, &host)?,
         };
         let host = self.controller(slot).identity().to_owned();
@@ -109,10 +124,10 @@ impl Subsystem {
         &mut self,
         now: Instant,
         key: QueueKey,
-        sqe: &Sqe,
+        (sqe, data): (&Sqe, &ConnectData),
         command: &ConnectCommand,
-        data: &ConnectData,
         host: Nqn,
+        is_at_home: bool,
     ) -> Result<usize, Cqe> {
         if data.controller_id() != CNTLID_DYNAMIC {
             return Err(Culprit::CONTROLLER_ID.refuse(sqe.cid()));
@@ -122,7 +137,9 @@ impl Subsystem {
             return Err(Cqe::new(sqe.cid(), Status::KEEP_ALIVE_TIMEOUT_INVALID));
         }
         if self.controllers.len() >= usize::from(limits.controllers_max)
-            || self.controllers.count_of(&host) >= usize::from(limits.controllers_per_host_max)
+            || self.controllers.count_of(&host)
+                + usize::from(!is_at_home && !self.controllers.has_one_at_home(&host))
+                >= usize::from(limits.controllers_per_host_max)
         {
             return Err(Cqe::new(sqe.cid(), Status::CONNECT_CONTROLLER_BUSY));
         }
@@ -136,7 +153,13 @@ impl Subsystem {
             Role::Io => KeepAlive::new(now, kato),
             Role::Discovery => KeepAlive::of_discovery(now, kato),
         };
-        Ok(self.controllers.add(now, key, (host, data.host_id()), keep_alive, &self.config.limits))
+        Ok(self.controllers.add(
+            now,
+            key,
+            (host, data.host_id(), is_at_home),
+            keep_alive,
+            &self.config.limits,
+        ))
     }
 
     fn connect_io(

@@ -25,6 +25,15 @@ struct Entry {
     controller: Controller,
     /// When its keep-alive timer is checked.
     watched: Option<Instant>,
+    /// Whether it was connected from where its host is.
+    is_at_home: bool,
+}
+
+/// Numbers of controllers of one host.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfHost {
+    all: usize,
+    at_home: usize,
 }
 
 /// See the module.
@@ -36,7 +45,7 @@ pub(super) struct Controllers {
     /// Slots, by controller identifier.
     by_id: BTreeMap<u16, usize>,
     /// Number of controllers per host.
-    of_host: BTreeMap<Nqn, usize>,
+    of_host: BTreeMap<Nqn, OfHost>,
     /// When to check which timer.
     deadlines: BTreeSet<(Instant, usize)>,
     id_last: u16,
@@ -50,7 +59,12 @@ impl Controllers {
 
     /// Number of controllers of a host.
     pub(super) fn count_of(&self, host: &Nqn) -> usize {
-        self.of_host.get(host).copied().unwrap_or(0)
+        self.of_host.get(host).map_or(0, |of_host| of_host.all)
+    }
+
+    /// Whether a host has a controller that was connected from where the host is.
+    pub(super) fn has_one_at_home(&self, host: &Nqn) -> bool {
+        self.of_host.get(host).is_some_and(|of_host| of_host.at_home > 0)
     }
 
     /// The slot of the controller with this identifier.
@@ -90,7 +104,7 @@ impl Controllers {
         &mut self,
         now: Instant,
         admin: QueueKey,
-        host: (Nqn, HostId),
+        (nqn, host_id, is_at_home): (Nqn, HostId, bool),
         keep_alive: KeepAlive,
         limits: &Limits,
     ) -> usize {
@@ -100,9 +114,11 @@ impl Controllers {
             self.table.len() - 1
         });
         self.by_id.insert(id, slot);
-        *self.of_host.entry(host.0.clone()).or_default() += 1;
-        let controller = Controller::new(now, (id, admin), host, keep_alive, limits);
-        self.table[slot] = Some(Entry { controller, watched: None });
+        let of_host = self.of_host.entry(nqn.clone()).or_default();
+        of_host.all += 1;
+        of_host.at_home += usize::from(is_at_home);
+        let controller = Controller::new(now, (id, admin), (nqn, host_id), keep_alive, limits);
+        self.table[slot] = Some(Entry { controller, watched: None, is_at_home });
         self.expect_timeout(slot);
         slot
     }
@@ -121,12 +137,13 @@ impl Controllers {
     /// Takes a controller out. Its slot is free.
     pub(super) fn remove(&mut self, slot: usize) -> Option<Controller> {
         self.watch(slot, None);
-        let Entry { controller, .. } = self.table.get_mut(slot)?.take()?;
+        let Entry { controller, is_at_home, .. } = self.table.get_mut(slot)?.take()?;
         self.by_id.remove(&controller.id);
         self.free.push(slot);
-        if let Some(count) = self.of_host.get_mut(&controller.host_nqn) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(of_host) = self.of_host.get_mut(&controller.host_nqn) {
+            of_host.all -= 1;
+            of_host.at_home -= usize::from(is_at_home);
+            if of_host.all == 0 {
                 self.of_host.remove(&controller.host_nqn);
             }
         }
@@ -148,7 +165,7 @@ impl Controllers {
     /// The keep-alive timer of a controller was started. If traffic postpones the deadline, that is noticed when the old deadline
     /// passes.
     pub(super) fn expect_timeout(&mut self, slot: usize) {
-        let Some(Some(Entry { controller, watched })) = self.table.get(slot) else { return };
+        let Some(Some(Entry { controller, watched, .. })) = self.table.get(slot) else { return };
         let deadline = controller.keep_alive.deadline();
         if deadline < watched.unwrap_or(Instant::FAR_FUTURE) {
             self.watch(slot, Some(deadline));
@@ -170,9 +187,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn host(n: u8) -> (Nqn, HostId) {
+    fn host(n: u8) -> (Nqn, HostId, bool) {
         let name = std::format!("nqn.2014-08.org.nvmexpress:host-{n}");
-        (Nqn::new(&name).expect("the name is in order"), HostId([n + 1; 16]))
+        (Nqn::new(&name).expect("the name is in order"), HostId([n + 1; 16]), n.is_multiple_of(2))
     }
 
     #[test]
@@ -208,10 +225,10 @@ mod tests {
             let mut most = 0;
             for (adds, n, index) in steps {
                 if adds || plain.is_empty() {
-                    let (name, id) = host(n);
+                    let (name, id, is_at_home) = host(n);
                     let key = QueueKey { slot: 0, generation: 0 };
                     let keep_alive = KeepAlive::new(Instant(1), 0);
-                    let slot = controllers.add(Instant(1), key, (name.clone(), id), keep_alive, &Limits::default());
+                    let slot = controllers.add(Instant(1), key, (name.clone(), id, is_at_home), keep_alive, &Limits::default());
                     let id = controllers.find(slot).expect("just added").id;
                     prop_assert!(plain.iter().all(|(other, taken, _)| *other != slot && *taken != id));
                     plain.push((slot, id, name));

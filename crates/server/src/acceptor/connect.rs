@@ -9,7 +9,6 @@
 //!        `Admission` is dropped, on whichever thread.
 
 use super::{Acceptor, PendingHandover, Stage};
-use crate::config::AllowedHosts;
 use crate::payload::Payload;
 use crate::pipeline::admission::Admission;
 use crate::pipeline::message::{Announcement, Handover, ToPipeline};
@@ -19,7 +18,7 @@ use nvme::buffer::Buffer;
 use nvme::spec::connect::{ConnectCommand, Culprit};
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
 use nvme::subsystem::{read_connect, unknown_subsystem};
-use reactor::Token;
+use reactor::{Clock, Token};
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use tracing::warn;
@@ -67,9 +66,7 @@ impl Acceptor {
             let why = "there is no such subsystem, or discovery refuses this Connect";
             return self.connect_discovery(now, key, &sqe, &data).map_err(|cqe| refuse(cqe, why));
         };
-        if let AllowedHosts::Only(hosts) = &route.hosts
-            && !hosts.iter().any(|allowed| allowed == host.as_str())
-        {
+        if !route.hosts.allows(host.as_str()) {
             let cqe = Cqe::new(sqe.cid(), Status::CONNECT_INVALID_HOST);
             return Err(refuse(cqe, "the host is not allowed to use this subsystem"));
         }
@@ -82,7 +79,7 @@ impl Acceptor {
         let place = match granted.flatten() {
             Some(place) => place,
             None => self
-                .admit(host.as_str(), peer.ip())
+                .admit(now, host.as_str(), peer.ip())
                 .map_err(|why| refuse(Cqe::new(sqe.cid(), Status::CONNECT_CONTROLLER_BUSY), why))?,
         };
         let entry = self.connections.get_mut(key).expect("its command has just come");
@@ -100,15 +97,23 @@ impl Acceptor {
     }
 
     /// Counts one more connection of `host`. From then on every pipeline knows the host. The error is the reason for a refusal.
-    pub(super) fn admit(&mut self, host: &str, address: IpAddr) -> Result<Place, &'static str> {
-        if self.registry.connections(host) >= self.parts.limits.connections_per_host as usize {
+    pub(super) fn admit(&mut self, now: Instant, host: &str, address: IpAddr) -> Result<Place, &'static str> {
+        let origin = Origin::of(address);
+        let kept = self.kept_besides(now, host, origin);
+        let (held, limit) =
+            (self.registry.connections(host), self.parts.limits.connections_per_host as usize);
+        if held >= limit {
             return Err("limits.connections_per_host is reached");
         }
+        if held + kept >= limit {
+            return Err(
+                "limits.connections_per_host is reached, except for what is kept for the host's own address",
+            );
+        }
         let name: Arc<str> = host.into();
-        let origin = Origin::of(address);
         let hosts_before = self.quota.hosts_at(origin);
-        let charged = self.quota.acquire(&name, address)?;
-        let Some(registration) = self.registry.connect(host, origin) else {
+        let charged = self.quota.acquire(&name, address, kept as u32)?;
+        let Some(registration) = self.registry.connect(now, host, origin) else {
             self.quota.release(&name, &charged);
             return Err("no more hosts can be connected: the target knows as many as it can");
         };
@@ -132,14 +137,16 @@ impl Acceptor {
     }
 
     /// A connection that was counted is gone.
-    pub(super) fn on_connection_gone(&mut self, host: &Arc<str>, charged: &Charged) {
+    pub(super) fn on_connection_gone(&mut self, now: Instant, host: &Arc<str>, charged: &Charged) {
         let origin = match charged {
             Charged::Address(origin) => Some(*origin),
-            Charged::Host(_) => None,
+            Charged::Host(..) => None,
         };
         let hosts_before = origin.map(|origin| self.quota.hosts_at(origin));
         self.quota.release(host, charged);
-        self.registry.disconnect(host);
+        self.registry.disconnect(now, host, charged.origin());
+        let kept = self.kept_for(now, host);
+        self.quota.keep(host, kept as u32);
         if let Some(origin) = origin
             && hosts_before != Some(self.quota.hosts_at(origin))
         {
@@ -158,6 +165,7 @@ impl Acceptor {
         let PendingHandover { connect, connect_data, subsystem, home, place, unparsed, .. } = *pending;
         let Place { tenant, host, charged } = place;
         let peer = entry.connection.peer;
+        let is_at_home = self.is_at_home(Clock.now(), &host, charged.origin());
         let handover = Handover {
             socket,
             peer,
@@ -167,6 +175,7 @@ impl Acceptor {
             unparsed,
             subsystem,
             tenant,
+            is_at_home,
             admission: Admission::new(host, charged, self.parts.mailbox.clone()),
         };
         if !self.pipelines.post(home, ToPipeline::Connection(Box::new(handover))) {

@@ -80,10 +80,12 @@ impl Acceptor {
         let QueueRequest { controller, peer, queues, home, session, cqe } = request;
         // A host may ask again: what it has is not taken anew.
         let mut places = self.grants.take(controller);
-        places.drain(usize::from(queues).min(places.len())..).for_each(|place| self.on_place_gone(&place));
+        places
+            .drain(usize::from(queues).min(places.len())..)
+            .for_each(|place| self.on_place_gone(now, &place));
         let mut limit = None;
         while places.len() < usize::from(queues) && limit.is_none() {
-            match self.admit(&host, peer.ip()) {
+            match self.admit(now, &host, peer.ip()) {
                 Ok(place) => places.push(place),
                 Err(why) => limit = Some(why),
             }
@@ -101,25 +103,25 @@ impl Acceptor {
         self.grants.put(controller, Grant { host, origin: Origin::of(peer.ip()), places, until });
         if !self.pipelines.post(home, ToPipeline::QueuesGranted { session, queues: granted, cqe }) {
             info!(%peer, "the pipeline that asked for IO queues has ended");
-            self.withdraw_grant(controller);
+            self.withdraw_grant(now, controller);
         }
     }
 
     /// A controller has ended.
-    pub(super) fn withdraw_grant(&mut self, controller: Controller) {
+    pub(super) fn withdraw_grant(&mut self, now: Instant, controller: Controller) {
         for place in self.grants.take(controller) {
-            self.on_place_gone(&place);
+            self.on_place_gone(now, &place);
         }
     }
 
     /// Takes back what was granted too long ago.
     pub(super) fn expire_grants(&mut self, now: Instant) {
         while let Some((_, controller)) = self.grants.by_time.first().copied().filter(|(at, _)| *at <= now) {
-            self.withdraw_grant(controller);
+            self.withdraw_grant(now, controller);
         }
     }
 
-    fn on_place_gone(&mut self, place: &Place) {
-        self.on_connection_gone(&place.host, &place.charged);
+    fn on_place_gone(&mut self, now: Instant, place: &Place) {
+        self.on_connection_gone(now, &place.host, &place.charged);
     }
 }

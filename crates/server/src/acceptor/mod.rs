@@ -24,6 +24,7 @@ mod change;
 mod connect;
 mod discovery;
 mod grants;
+mod own;
 mod receive;
 mod shares;
 mod watch;
@@ -277,9 +278,9 @@ impl Acceptor {
     fn on_message(&mut self, now: Instant, message: ToAcceptor) {
         match message {
             ToAcceptor::Closed { host, charged, controller } => {
-                self.on_connection_gone(&host, &charged);
+                self.on_connection_gone(now, &host, &charged);
                 if let Some(controller) = controller {
-                    self.withdraw_grant(controller);
+                    self.withdraw_grant(now, controller);
                 }
             }
             ToAcceptor::QueuesWanted { host, request } => self.on_queues_wanted(now, host, request),

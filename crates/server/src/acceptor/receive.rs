@@ -173,7 +173,7 @@ impl Acceptor {
         self.parts.reactor.close(entry.connection.token);
         match entry.stage {
             Stage::HandingOver(pending) => {
-                self.on_connection_gone(&pending.place.host, &pending.place.charged);
+                self.on_connection_gone(now, &pending.place.host, &pending.place.charged);
             }
             Stage::Discovery => self.parts.discovery.on_disconnect(now, queue_of(key)),
             Stage::Handshake | Stage::Refused => {}

@@ -47,7 +47,7 @@ pub use scheduler::{PolicyKind, SchedulerConfig, SchedulerOverrides};
 
 use sched::{Percentile, Slo};
 use std::collections::HashSet;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use units::{ByteRate, Bytes, Nanos};
 
@@ -134,6 +134,16 @@ pub enum AllowedHosts {
     Only(Vec<String>),
 }
 
+impl AllowedHosts {
+    /// Whether `host` may connect.
+    pub(crate) fn allows(&self, host: &str) -> bool {
+        match self {
+            AllowedHosts::Any => true,
+            AllowedHosts::Only(hosts) => hosts.iter().any(|allowed| allowed == host),
+        }
+    }
+}
+
 /// One namespace: a range of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamespaceConfig {
@@ -164,6 +174,8 @@ pub struct NamespaceConfig {
 pub struct TenantConfig {
     /// The host's NQN.
     pub host: String,
+    /// Where the host is: a controller is always kept for this address. `None`: where its oldest connection came from.
+    pub address: Option<IpAddr>,
     /// Relative share; 1 is the common one.
     pub weight: u32,
     /// At most this many IOs per second on each SSD.
@@ -356,6 +368,7 @@ impl TenantConfig {
     pub fn equal(host: &str) -> TenantConfig {
         TenantConfig {
             host: host.to_owned(),
+            address: None,
             weight: 1,
             limit_iops: None,
             limit_rate: None,

@@ -352,6 +352,9 @@ fn namespace(table: &mut Fields<'_, '_>, findings: &mut Findings) -> NamespaceCo
 fn tenant(table: &mut Fields<'_, '_>, findings: &mut Findings) -> TenantConfig {
     TenantConfig {
         host: required(table, findings, "host", "the NQN of a host"),
+        address: table.take(findings, "address", "an IP address such as \"10.0.0.7\"", |value| {
+            value.as_str()?.parse().ok()
+        }),
         weight: table.number(findings, "weight").unwrap_or(1),
         limit_iops: table.number(findings, "limit_iops"),
         limit_rate: table.rate(findings, "limit_rate"),

@@ -31,6 +31,7 @@ impl Pipeline {
             unparsed,
             subsystem,
             tenant,
+            is_at_home,
             admission,
         } = handover;
         if self.phase != Phase::Running {
@@ -40,7 +41,7 @@ impl Pipeline {
         let account = self.tenants.account(tenant, admission.host(), peer, limit);
         let session = Session::new((peer, tenant, subsystem), admission, account);
         let key = self.commands.sessions.insert(session);
-        match self.connect(now, key, &connect, &connect_data) {
+        match self.connect(now, key, (&connect, &connect_data), is_at_home) {
             Ok(connected) => {
                 set_up(&mut transport, &connected);
                 self.commands.sessions.on_connected(key, &connected);
@@ -139,12 +140,19 @@ impl Pipeline {
         }
     }
 
-    fn connect(&mut self, now: Instant, key: Key, sqe: &Sqe, data: &ConnectData) -> Result<Connected, Cqe> {
+    fn connect(
+        &mut self,
+        now: Instant,
+        key: Key,
+        (sqe, data): (&Sqe, &ConnectData),
+        is_at_home: bool,
+    ) -> Result<Connected, Cqe> {
         let session = self.commands.sessions.get(key).expect("just inserted");
         let (subsystem, peer) = (session.subsystem, session.peer.ip());
         match self.commands.homes.get_mut(subsystem) {
             Some(home) => {
-                let connected = home.subsystem.on_connect(now, queue_of(key), sqe, data)?;
+                let connected =
+                    home.subsystem.on_connect_from(now, queue_of(key), (sqe, data), is_at_home)?;
                 home.subsystem.set_peer_address(queue_of(key), peer);
                 Ok(connected)
             }

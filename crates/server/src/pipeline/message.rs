@@ -120,6 +120,8 @@ pub(crate) struct Handover {
     pub(crate) subsystem: usize,
     /// Whose it is.
     pub(crate) tenant: TenantId,
+    /// Whether it comes from where its host is.
+    pub(crate) is_at_home: bool,
     /// Its place among the acceptor's, with the host's NQN.
     pub(crate) admission: Admission,
 }

@@ -52,7 +52,11 @@ fn session(pipeline: &mut Pipeline) -> Key {
     let (acceptor, _) = Mailbox::new(pipeline.reactor.waker());
     let peer = "127.0.0.1:1".parse().expect("an address");
     let account = pipeline.tenants.account(ALICE, "alice", peer, Bytes::mib(1));
-    let admission = Admission::new("alice".into(), Charged::Host("alice".into()), acceptor);
+    let admission = Admission::new(
+        "alice".into(),
+        Charged::Host("alice".into(), crate::quota::Origin::of(std::net::Ipv4Addr::LOCALHOST.into())),
+        acceptor,
+    );
     pipeline.commands.sessions.insert(Session::new((peer, ALICE, 0), admission, account))
 }
 

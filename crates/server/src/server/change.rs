@@ -198,6 +198,9 @@ fn shown_hosts(hosts: &AllowedHosts) -> String {
 
 fn shown_share(tenant: &TenantConfig) -> String {
     let mut shown = format!("weight {}", tenant.weight);
+    if let Some(address) = tenant.address {
+        shown += &format!(", at {address}");
+    }
     if let Some(iops) = tenant.limit_iops {
         shown += &format!(", at most {iops} IOPS");
     }

@@ -10,6 +10,7 @@
 //! | `queues` | ask for more IO queues than there is room for |
 //! | `reservations` | try to use reservations of others |
 //! | `strangers` | invent names, to get connections and a share that belong to others |
+//! | `impostors` | use the name of a named host, from elsewhere |
 //! | `replies` | ask for replies that they never read |
 //! | `neighbours` | all of this, seen by other hosts |
 //!
@@ -20,6 +21,7 @@ mod bulk;
 mod common;
 mod crowds;
 mod greed;
+mod impostors;
 mod log;
 mod misbehaviour;
 mod neighbours;
