@@ -9,11 +9,12 @@
 //!                            └ false ─► counted ──period over──► poll: "connections dropped: 243 more …"
 //! ```
 //!
-//! At most 1024 pairs of address and subject are told apart in a period. All others share one account, so a storm from ten thousand
-//! addresses costs no more memory or lines than one from a few.
+//! All addresses together may cause as many lines per subject and period as a few of them. So a storm from ten thousand addresses costs
+//! no more memory or lines than one from these few. Its further lines are counted together, without an address.
 //!
 //! Holds: lines of one subject are bounded per address and period, and each suppressed line is counted
-//!        (`a_storm_becomes_a_few_lines_and_a_number`).
+//!        (`a_storm_becomes_a_few_lines_and_a_number`); so are those of all addresses
+//!        (`a_storm_from_everywhere_is_bounded_too`).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,8 +27,8 @@ const PERIOD: Nanos = Nanos::secs(10);
 const LINES_MAX: u32 = 100;
 /// The same, for subjects that only a faulty or hostile host causes.
 const FAULTS_MAX: u32 = 10;
-/// Pairs of address and subject that are told apart.
-const ACCOUNTS_MAX: usize = 1024;
+/// As many addresses may cause all lines that one may cause.
+const ADDRESSES_MAX: u32 = 5;
 /// The address under which all others are counted.
 const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
@@ -60,6 +61,11 @@ impl Subject {
             Subject::Connected | Subject::Ended => LINES_MAX,
             _ => FAULTS_MAX,
         }
+    }
+
+    /// Lines of all addresses together.
+    fn lines_of_all_max(self) -> u32 {
+        self.lines_max() * ADDRESSES_MAX
     }
 }
 
@@ -99,6 +105,8 @@ struct Account {
 /// Counts the lines of the present period.
 pub(crate) struct LogThrottle {
     accounts: HashMap<(IpAddr, Subject), Account>,
+    /// Lines of all addresses.
+    logged: HashMap<Subject, u32>,
     /// The end of the period; `None` if nothing was logged in it yet.
     ends_at: Option<Instant>,
     /// Numbers of the period that has ended.
@@ -107,19 +115,28 @@ pub(crate) struct LogThrottle {
 
 impl LogThrottle {
     pub(crate) fn new() -> LogThrottle {
-        LogThrottle { accounts: HashMap::new(), ends_at: None, suppressed: Vec::new() }
+        LogThrottle {
+            accounts: HashMap::new(),
+            logged: HashMap::new(),
+            ends_at: None,
+            suppressed: Vec::new(),
+        }
     }
 
     /// Whether a line about `address` may be logged. If not, it is counted.
     pub(crate) fn allows(&mut self, now: Instant, address: IpAddr, subject: Subject) -> bool {
         self.end_period(now);
         self.ends_at.get_or_insert(now + PERIOD);
-        let is_known = self.accounts.contains_key(&(address, subject));
-        let address = if is_known || self.accounts.len() < ACCOUNTS_MAX { address } else { OTHERS };
+        let of_all = self.logged.entry(subject).or_default();
+        let is_over = *of_all >= subject.lines_of_all_max();
+        let own = self.accounts.get(&(address, subject)).map_or(0, |account| account.logged);
+        // An address that has had all its lines is named with what it has left out; there are few of these.
+        let address = if is_over && own < subject.lines_max() { OTHERS } else { address };
         let account = self.accounts.entry((address, subject)).or_default();
-        let admitted = account.logged < subject.lines_max();
+        let admitted = !is_over && own < subject.lines_max();
         if admitted {
             account.logged += 1;
+            *of_all += 1;
         } else {
             account.suppressed = account.suppressed.saturating_add(1);
         }
@@ -142,6 +159,7 @@ impl LogThrottle {
             return;
         }
         self.ends_at = None;
+        self.logged.clear();
         let accounts = self.accounts.drain().filter(|(_, account)| account.suppressed > 0);
         self.suppressed.extend(accounts.map(|((address, subject), account)| Suppressed {
             address: (address != OTHERS).then_some(address),
@@ -183,11 +201,32 @@ mod tests {
         let mut throttle = LogThrottle::new();
         let logged =
             (0..100_000).filter(|n| throttle.allows(Instant::ZERO, address(*n), Subject::Dropped)).count();
-        assert_eq!(logged, ACCOUNTS_MAX + FAULTS_MAX as usize);
-        assert_eq!(throttle.accounts.len(), ACCOUNTS_MAX + 1);
+        assert_eq!(logged, (FAULTS_MAX * ADDRESSES_MAX) as usize);
+        assert_eq!(throttle.accounts.len(), logged + 1, "one for each that was logged, one for all others");
+        assert!(
+            throttle.allows(Instant::ZERO, address(0), Subject::Refused),
+            "another subject has its own lines"
+        );
         let end = throttle.deadline().expect("something was logged");
         let suppressed = throttle.poll(end).expect("most are suppressed");
         assert_eq!(suppressed.address, None);
         assert_eq!(suppressed.count as usize, 100_000 - logged);
+        assert_eq!(throttle.poll(end), None, "one number for all of them");
+    }
+
+    /// Addresses that come again and again: every period is bounded, whatever the number of addresses.
+    #[test]
+    fn a_storm_that_does_not_end_is_bounded_in_every_period() {
+        let mut throttle = LogThrottle::new();
+        for period in 0..3 {
+            let now = Instant::ZERO + Nanos::secs(10 * period);
+            let mut lines = 0;
+            for _ in 0..20 {
+                lines += (0..750).filter(|n| throttle.allows(now, address(*n), Subject::Connected)).count();
+            }
+            lines += std::iter::from_fn(|| throttle.poll(now)).count();
+            let most = (LINES_MAX * ADDRESSES_MAX) as usize;
+            assert!((most..=most + 1 + ADDRESSES_MAX as usize).contains(&lines), "{lines} lines");
+        }
     }
 }
