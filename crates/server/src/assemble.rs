@@ -172,7 +172,7 @@ pub(crate) fn discovery_records(
     addresses: &[SocketAddr],
 ) -> Result<Vec<DiscoveryRecord>, SubsystemError> {
     let as_told = |address: &SocketAddr| match address.ip().is_unspecified() {
-        true => DiscoveryAddress::AsReached { port: address.port() },
+        true => DiscoveryAddress::AsReached { is_ipv6: address.is_ipv6(), port: address.port() },
         false => DiscoveryAddress::At(*address),
     };
     let itself = |address: &SocketAddr| DiscoveryRecord {

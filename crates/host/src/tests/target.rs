@@ -81,7 +81,7 @@ impl TestTarget {
         discovery.set_discovery_records(vec![DiscoveryRecord {
             subsystem: nqn,
             kind: SubsystemType::Nvm,
-            address: DiscoveryAddress::AsReached { port: 4420 },
+            address: DiscoveryAddress::AsReached { is_ipv6: false, port: 4420 },
             hosts: HostAccess::Any,
         }]);
         TestTarget {

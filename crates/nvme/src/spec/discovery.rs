@@ -58,6 +58,17 @@ pub enum SubsystemType {
     CurrentDiscovery,
 }
 
+impl SubsystemType {
+    /// SUBTYPE.
+    pub const fn to_wire(self) -> u8 {
+        match self {
+            SubsystemType::Referral => 1,
+            SubsystemType::Nvm => 2,
+            SubsystemType::CurrentDiscovery => 3,
+        }
+    }
+}
+
 /// An entry of the page.
 #[derive(Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -87,11 +98,7 @@ impl DiscoveryEntry {
         DiscoveryEntry {
             transport: TRANSPORT_TCP,
             address_family: if address.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 },
-            subsystem_type: match subsystem_type {
-                SubsystemType::Referral => 1,
-                SubsystemType::Nvm => 2,
-                SubsystemType::CurrentDiscovery => 3,
-            },
+            subsystem_type: subsystem_type.to_wire(),
             requirements: TREQ_FLOW_CONTROL_OPTIONAL,
             controller_id: CNTLID_DYNAMIC.into(),
             admin_queue_entries: ADMIN_QUEUE_ENTRIES.into(),

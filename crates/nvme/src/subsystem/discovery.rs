@@ -2,10 +2,11 @@
 //!
 //! A host sees only the subsystems that it may connect to. A target that listens on all addresses does not
 //! know which of them the host can reach. But the host has just connected to one, so such a record returns
-//! that address.
+//! that address, if it is of the family of the listener. No entry is there twice.
 //!
 //! Holds: the generation counter changes with every change, and hosts that enabled the event get it
-//!        (`a_discovery_change_is_reported_and_counted` in `tests/controller/subsystem.rs`).
+//!        (`a_discovery_change_is_reported_and_counted` in `tests/controller/subsystem.rs`); a host is told only
+//!        addresses where the target listens (`discovery_names_only_addresses_that_are_listened_on`, same file).
 //! NVM Express Base Specification: "Discovery Log Page".
 
 use super::Subsystem;
@@ -13,6 +14,7 @@ use super::config::HostAccess;
 use crate::spec::Nqn;
 use crate::spec::discovery::{DiscoveryEntry, DiscoveryHeader, SubsystemType};
 use crate::spec::event::EventKind;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use zerocopy::{FromZeros, IntoBytes};
@@ -22,9 +24,12 @@ use zerocopy::{FromZeros, IntoBytes};
 pub enum DiscoveryAddress {
     /// At this address.
     At(SocketAddr),
-    /// The IP address that the host connected to (`Subsystem::set_local_address`), with this port. The record
-    /// is left out if no address was set for the connection.
+    /// All addresses of one family. The record returns the IP address that the host connected to
+    /// (`Subsystem::set_local_address`), with this port. It is left out if that address is of the other
+    /// family, or was not set: nothing is known then of where the host could connect.
     AsReached {
+        /// Whether they are all IPv6 addresses, and not all IPv4 addresses.
+        is_ipv6: bool,
         /// TCP port.
         port: u16,
     },
@@ -64,13 +69,23 @@ impl Subsystem {
         let controller = self.controller(slot);
         let visible =
             self.discovery.records.iter().filter(|record| record.hosts.allows(&controller.host_nqn));
+        let mut told = BTreeSet::new();
+        let mut is_new = |record: &DiscoveryRecord, address| {
+            told.insert((record.kind.to_wire(), record.subsystem.clone(), address))
+        };
         let entries: Vec<DiscoveryEntry> = visible
             .filter_map(|record| {
                 let address = match record.address {
                     DiscoveryAddress::At(address) => address,
-                    DiscoveryAddress::AsReached { port } => SocketAddr::new(controller.local?.ip(), port),
+                    DiscoveryAddress::AsReached { is_ipv6, port } => {
+                        let local = controller.local?.ip().to_canonical();
+                        (local.is_ipv6() == is_ipv6).then_some(SocketAddr::new(local, port))?
+                    }
                 };
-                Some(DiscoveryEntry::tcp(record.kind, &record.subsystem, address.ip(), address.port()))
+                // Two listeners may be one place for this host.
+                is_new(record, address).then(|| {
+                    DiscoveryEntry::tcp(record.kind, &record.subsystem, address.ip(), address.port())
+                })
             })
             .collect();
         let header = DiscoveryHeader {

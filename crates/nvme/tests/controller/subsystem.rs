@@ -318,7 +318,7 @@ fn a_discovery_change_is_reported_and_counted() {
     let record = DiscoveryRecord {
         subsystem: Nqn::new(NQN).expect("a good name"),
         kind: nvme::spec::discovery::SubsystemType::Nvm,
-        address: DiscoveryAddress::AsReached { port: 4420 },
+        address: DiscoveryAddress::AsReached { is_ipv6: true, port: 4420 },
         hosts: HostAccess::Any,
     };
     world.subsystem.set_discovery_records(vec![record.clone()]);
@@ -333,6 +333,45 @@ fn a_discovery_change_is_reported_and_counted() {
     let refused =
         world.connect_with(&linux, Nqn::DISCOVERY, 1, connect_command(1)).expect_err("no IO queues");
     assert_eq!(refused.status(), Status::CONNECT_INVALID_PARAMETERS);
+}
+
+/// A target that listens on all addresses of each family, and on one address of each.
+#[test]
+fn discovery_names_only_addresses_that_are_listened_on() {
+    let at = |text: &str| DiscoveryAddress::At(text.parse().expect("an address"));
+    let any = |is_ipv6, port| DiscoveryAddress::AsReached { is_ipv6, port };
+    let listeners =
+        [any(false, 4420), any(true, 4420), any(true, 4421), at("10.0.0.1:4422"), at("10.0.0.1:4420")];
+    for (local, expected) in [
+        ("10.0.0.1:4420", &["10.0.0.1:4420", "10.0.0.1:4422"][..]),
+        ("[::ffff:10.0.0.2]:4420", &["10.0.0.2:4420", "10.0.0.1:4422", "10.0.0.1:4420"]),
+        ("[fd00::1]:4421", &["fd00::1:4420", "fd00::1:4421", "10.0.0.1:4422", "10.0.0.1:4420"]),
+    ] {
+        let mut world = World::new(SubsystemConfig::discovery("gimbal-d"));
+        let admin = world.admin(&host(1));
+        world.configure(admin, 0x460061);
+        world.subsystem.set_local_address(admin, local.parse().expect("an address"));
+        let record = |address: &DiscoveryAddress| DiscoveryRecord {
+            subsystem: Nqn::new(NQN).expect("a good name"),
+            kind: nvme::spec::discovery::SubsystemType::Nvm,
+            address: *address,
+            hosts: HostAccess::Any,
+        };
+        world.subsystem.set_discovery_records(listeners.iter().map(record).collect());
+        let page = world.log(admin, LogRequest::read(log::DISCOVERY, 0, 8192), 0).expect("log 70h");
+        let entries = page[1024..].chunks(1024).take(usize::from(page[8]));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        let told: Vec<String> = entries
+            .map(|entry| {
+                assert_eq!(entry[1], if entry[512..768].contains(&b':') { 2 } else { 1 }, "ADRFAM");
+                format!("{}:{}", text(&entry[512..768]), text(&entry[32..64]))
+            })
+            .collect();
+        let (mut told, mut expected) = (told, expected.to_vec());
+        told.sort();
+        expected.sort();
+        assert_eq!(told, expected, "reached at {local}");
+    }
 }
 
 #[test]
