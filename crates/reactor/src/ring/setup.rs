@@ -7,6 +7,7 @@
 //! | timeouts on enter, no lost completions | 5.11 | feature bits |
 //! | provided buffer ring, multishot accept | 5.19 | registering the ring |
 //! | multishot receive | 6.0 | has no probe of its own; `SEND_ZC` came with the same release |
+//! | permission for `io_uring_enter` | – | one request is made: sandboxes may allow the other system calls and not this one |
 //!
 //! Where one is missing (5.15, say) `Backend::Auto` takes epoll instead: reception without these would need a buffer per
 //! connection, which is what epoll does not need either.
@@ -38,8 +39,9 @@ enum Tier {
 /// # Errors
 /// io_uring is forbidden (`EPERM`), unknown (`ENOSYS`) or too old (`Unsupported`).
 pub(super) fn build() -> io::Result<IoUring> {
-    let ring = build_best(IoUring::builder())?;
+    let mut ring = build_best(IoUring::builder())?;
     check(&ring)?;
+    enter(&mut ring)?;
     Ok(ring)
 }
 
@@ -94,6 +96,14 @@ fn build_tier<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
         Tier::Plain => &mut builder,
     };
     builder.build(SUBMISSION_ENTRIES)
+}
+
+/// Has the ring do one request, which does nothing.
+fn enter(ring: &mut IoUring) -> io::Result<()> {
+    // SAFETY: the request names no memory and no descriptor.
+    unsafe { ring.submission().push(&opcode::Nop::new().build()) }.map_err(io::Error::other)?;
+    ring.submit_and_wait(1)?;
+    ring.completion().next().map(drop).ok_or_else(|| io::Error::other("io_uring here completes nothing"))
 }
 
 fn check(ring: &IoUring) -> io::Result<()> {
