@@ -18,6 +18,9 @@ const DATA_UNIT: u64 = 1000 * 512;
 const SPARE_PERCENT: u8 = 100;
 /// Threshold below which hosts warn about spare capacity.
 const SPARE_THRESHOLD_PERCENT: u8 = 10;
+/// The temperature that is reported: 40 °C. A namespace is not a drive, and may lie on a file, or on several
+/// drives.
+const TEMPERATURE_KELVIN: u16 = 313;
 /// Transport type of an error entry: TCP.
 const TRANSPORT_TCP: u8 = 3;
 
@@ -110,11 +113,12 @@ impl Health {
         page
     }
 
-    /// The health page. The target does not know temperature and wear of its devices; those fields stay 0
-    /// (not reported).
+    /// The health page. The target does not know the wear of its devices; that field stays 0. Hosts watch the
+    /// temperature, and zero kelvin would be an alarm, or nonsense: it is that of a drive that is well.
     pub(super) fn page(&self, now: Instant) -> Vec<u8> {
         const HOUR: Nanos = Nanos::secs(3600);
         let page = HealthPage {
+            composite_temperature: TEMPERATURE_KELVIN.into(),
             available_spare: SPARE_PERCENT,
             available_spare_threshold: SPARE_THRESHOLD_PERCENT,
             data_units_read: self.bytes_read.get().div_ceil(DATA_UNIT).into(),
@@ -147,6 +151,7 @@ mod tests {
         assert_eq!(entries.map(|entry| (entry.error_count.get(), entry.command_id.get())), [(3, 3), (2, 2)]);
         let page = HealthPage::read_from_bytes(&health.page(Instant::ZERO)).expect("512 bytes");
         assert_eq!((page.error_log_entries.get(), page.media_errors.get()), (3, 0));
+        assert_eq!(page.composite_temperature.get(), 313, "a plausible temperature");
     }
 
     #[test]
