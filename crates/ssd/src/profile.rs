@@ -112,14 +112,21 @@ impl Profile {
         name.contains('/') || name.ends_with(".toml")
     }
 
-    /// The profile in the file at `path`.
+    /// The profile in the file at `path`. It is called as its file, without the ending: what the file calls it may be the name of the
+    /// profile that it was copied from.
     ///
     /// # Errors
     /// The file cannot be read, is not a profile, or has a value out of range.
     pub fn load(path: &Path) -> Result<Profile, ProfileError> {
         let origin = path.display().to_string();
         match files::read_text(path) {
-            Ok(text) => Profile::parse(&text, &origin),
+            Ok(text) => {
+                let mut profile = Profile::parse(&text, &origin)?;
+                if let Some(stem) = path.file_stem() {
+                    profile.name = stem.to_string_lossy().into_owned();
+                }
+                Ok(profile)
+            }
             Err(source) => Err(ProfileError::Unreadable { origin, source }),
         }
     }

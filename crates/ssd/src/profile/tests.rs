@@ -122,3 +122,15 @@ fn a_memory_that_moves_nothing_is_refused() {
     let message = profile.check("mine").expect_err("writes would take forever").to_string();
     assert!(message.contains("memory.write_mb_per_s is 0"), "{message}");
 }
+
+/// What `gimbal lab calibrate --profile ./mine.toml` and the others show.
+#[test]
+fn a_profile_in_a_file_is_called_as_its_file() {
+    let folder = std::env::temp_dir().join(format!("gimbal-profile-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+    let copied = Profile::named("dct983").expect("built in").to_toml();
+    std::fs::write(folder.join("mine.toml"), copied).expect("the folder is writable");
+    let found = Profile::find("./mine.toml", &folder).expect("a profile");
+    std::fs::remove_dir_all(&folder).expect("it was just made");
+    assert_eq!(found.name, "mine");
+}
