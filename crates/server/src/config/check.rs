@@ -2,8 +2,9 @@
 
 use super::problem::Problem;
 use super::*;
+use crate::identity;
 use sched::{Cost, Percentile};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Length of a qualified name (Base specification, NVMe Qualified Names).
 const NQN_LENGTH_MAX: usize = 223;
@@ -246,6 +247,7 @@ impl Check<'_> {
             self.report("subsystem".into(), "there is no subsystem to connect to", advice);
         }
         let mut nqns = HashSet::new();
+        let mut serials: HashMap<String, &String> = HashMap::new();
         for (index, subsystem) in self.config.subsystems.iter().enumerate() {
             let field = |name: &str| format!("subsystem[{index}].{name}");
             self.nqn(field("nqn"), &subsystem.nqn);
@@ -256,6 +258,20 @@ impl Check<'_> {
             }
             if let Some(serial) = &subsystem.serial {
                 self.ascii(field("serial"), serial, SERIAL_LENGTH_MAX);
+            }
+            // Hosts pad serial numbers with spaces, and tell drives apart by them.
+            let serial = subsystem.serial.clone().unwrap_or_else(|| identity::serial(&subsystem.nqn));
+            let serial = serial.trim().to_owned();
+            if serial.is_empty() {
+                let advice =
+                    "write one that no other subsystem has, or leave it out: it is then made of the NQN";
+                self.report(field("serial"), "the serial number is blank", advice);
+            } else if let Some(other) = serials.insert(serial.clone(), &subsystem.nqn)
+                && *other != subsystem.nqn
+            {
+                let what = format!("subsystem {other:?} has the serial number {serial:?} too");
+                let advice = "write another one, or leave it out: it is then made of the NQN";
+                self.report(field("serial"), what, advice);
             }
             self.ascii(field("model"), &subsystem.model, MODEL_LENGTH_MAX);
             if let AllowedHosts::Only(hosts) = &subsystem.hosts {
@@ -277,11 +293,14 @@ impl Check<'_> {
             self.report(field, "the subsystem has no namespace", "write a [[subsystem.namespace]] table");
         }
         let mut nsids = HashSet::new();
+        let (mut beyond, mut beyond_count) = (None, 0);
         for (index, namespace) in subsystem.namespaces.iter().enumerate() {
             let field = |name: &str| format!("subsystem[{subsystem_index}].namespace[{index}].{name}");
-            if namespace.nsid == 0 || namespace.nsid > NSID_MAX {
-                let what = format!("{} is not a namespace number", namespace.nsid);
-                self.report(field("nsid"), what, "count from 1");
+            if namespace.nsid == 0 {
+                self.report(field("nsid"), "0 is not a namespace number", "count from 1");
+            } else if namespace.nsid > NSID_MAX {
+                beyond.get_or_insert((field("nsid"), namespace.nsid));
+                beyond_count += 1;
             } else if !nsids.insert(namespace.nsid) {
                 let what = format!("two namespaces have number {}", namespace.nsid);
                 self.report(field("nsid"), what, "write nsid = 1, 2, 3, …");
@@ -306,6 +325,20 @@ impl Check<'_> {
                 let what = format!("{size} is not a multiple of {LAYOUT_UNIT} above zero");
                 self.report(field("size"), what, "round it");
             }
+        }
+        if let Some((field, nsid)) = beyond {
+            let what = match beyond_count {
+                1 => format!("{nsid} is beyond the largest namespace number, {NSID_MAX}"),
+                count => {
+                    format!(
+                        "{nsid} and {} more are beyond the largest namespace number, {NSID_MAX}",
+                        count - 1
+                    )
+                }
+            };
+            let advice =
+                format!("write numbers from 1 to {NSID_MAX}, and put the others into another subsystem");
+            self.report(field, what, &advice);
         }
     }
 

@@ -493,3 +493,55 @@ fn a_sparse_file_that_its_file_system_has_room_for_is_no_warning() {
     assert!(!warnings.iter().any(|warning| warning.contains("a target cannot start")), "{warnings:?}");
     assert!(!warnings.iter().any(|warning| warning.contains("free")), "{warnings:?}");
 }
+
+#[test]
+fn subsystems_have_serial_numbers_that_tell_them_apart() {
+    let with = |serials: [&str; 2]| {
+        let mut config = Config::parse(SMALLEST).expect("valid");
+        config.devices.push(DeviceConfig { name: "other".to_owned(), ..config.devices[0].clone() });
+        config.devices[1].kind = DeviceKind::Null { size: Bytes::gib(1) };
+        config.subsystems.push(config.subsystems[0].clone());
+        config.subsystems[1].nqn = "nqn.2025-01.io.example:second".to_owned();
+        config.subsystems[1].namespaces[0].device = "other".to_owned();
+        for (subsystem, serial) in config.subsystems.iter_mut().zip(serials) {
+            subsystem.serial = (serial != "none").then(|| serial.to_owned());
+        }
+        config.check().err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(with(["none", "none"]), "");
+    assert_eq!(with(["A1", "A2"]), "");
+    for same in [["A1", "A1"], ["A1", "A1  "]] {
+        let said = with(same);
+        assert!(
+            said.contains("subsystem[1].serial") && said.contains("has the serial number \"A1\" too"),
+            "{said}"
+        );
+    }
+    let derived = crate::identity::serial("nqn.2025-01.io.example:second");
+    assert!(
+        with([&derived, "none"]).contains("subsystem[1].serial"),
+        "one that is made of an NQN counts too"
+    );
+    for blank in ["", "   "] {
+        let said = with([blank, "A2"]);
+        assert!(said.contains("subsystem[0].serial") && said.contains("is blank"), "{said}");
+    }
+}
+
+#[test]
+fn namespace_numbers_beyond_the_limit_are_one_sentence_with_the_limit() {
+    let mut config = Config::parse(SMALLEST).expect("valid");
+    let first = config.subsystems[0].namespaces[0].clone();
+    let number = |nsid| NamespaceConfig {
+        nsid,
+        offset: Bytes::mib(u64::from(nsid)),
+        size: Some(Bytes::mib(1)),
+        ..first.clone()
+    };
+    config.devices[0].kind = DeviceKind::Null { size: Bytes::gib(64) };
+    config.subsystems[0].namespaces = (1..=3000).map(number).collect();
+    let said = config.check().expect_err("too many").to_string();
+    assert_eq!(said.matches("largest namespace number").count(), 1, "{said}");
+    assert!(said.contains("1025 and 1975 more are beyond the largest namespace number, 1024"), "{said}");
+    assert!(!said.contains("count from 1"), "{said}");
+}

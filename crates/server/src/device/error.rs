@@ -33,7 +33,7 @@ pub enum DeviceError {
         to: PathBuf,
     },
     /// The system refuses to open, create or extend it.
-    #[error("{}: cannot be {step}: {error}{}", .path.display(), advice(.error).map_or(String::new(), |advice| format!("; {advice}")))]
+    #[error("{}: cannot be {step}: {error}{}", .path.display(), advice(.path, .error).map_or(String::new(), |advice| format!("; {advice}")))]
     System {
         /// The file.
         path: PathBuf,
@@ -230,11 +230,19 @@ impl fmt::Display for Shortage {
     }
 }
 
+/// The folder that a path is in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// What to do about an error of the system.
-fn advice(error: &io::Error) -> Option<&'static str> {
+fn advice(path: &Path, error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             Some("run the target as root, or as a user with permission to read and write it")
+        }
+        io::ErrorKind::NotFound if folder_of(path).is_dir() => {
+            Some("its folder exists, but it does not: put it back, or take it out of the configuration")
         }
         io::ErrorKind::NotFound => Some("its folder does not exist"),
         io::ErrorKind::ReadOnlyFilesystem => Some("the file system is mounted read-only"),
@@ -244,5 +252,20 @@ fn advice(error: &io::Error) -> Option<&'static str> {
         }
         io::ErrorKind::AlreadyExists => Some("another process has just created it; try again"),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_missing_is_not_a_folder_that_is_missing() {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let said = |path: &Path| advice(path, &missing()).expect("there is advice");
+        let folder = std::env::temp_dir();
+        assert!(said(&folder.join("gimbal-no-such.img")).contains("its folder exists"));
+        assert_eq!(said(&folder.join("gimbal-no-such-folder/x.img")), "its folder does not exist");
+        assert!(said(Path::new("gimbal-no-such.img")).contains("its folder exists"), "the current folder");
     }
 }
