@@ -539,9 +539,9 @@ fn namespace_numbers_beyond_the_limit_are_one_sentence_with_the_limit() {
         ..first.clone()
     };
     config.devices[0].kind = DeviceKind::Null { size: Bytes::gib(64) };
-    config.subsystems[0].namespaces = (1..=3000).map(number).collect();
+    config.subsystems[0].namespaces = (1..=6000).map(number).collect();
     let said = config.check().expect_err("too many").to_string();
     assert_eq!(said.matches("largest namespace number").count(), 1, "{said}");
-    assert!(said.contains("1025 and 1975 more are beyond the largest namespace number, 1024"), "{said}");
+    assert!(said.contains("4097 and 1903 more are beyond the largest namespace number, 4096"), "{said}");
     assert!(!said.contains("count from 1"), "{said}");
 }
