@@ -296,10 +296,10 @@ impl<'w> Engine<'w> {
                     }
                     side.ssd.submit(self.now, command);
                 }
-                Next::Extra(read) => {
-                    let command = side.extra_reads.begin(self.now, read);
-                    side.ssd.submit(self.now, command);
-                }
+                Next::Extra(read) => match side.extra_reads.begin(self.now, read) {
+                    Some(command) => side.ssd.submit(self.now, command),
+                    None => side.policy.on_extra_read(self.now, read, Outcome::Failed),
+                },
                 Next::WakeAt(at) => {
                     side.wake_at = Some(at);
                     return;
@@ -314,9 +314,9 @@ impl<'w> Engine<'w> {
 
     fn on_completed(&mut self, at: usize, id: u64, when: Instant) {
         let side = &mut self.sides[at];
-        if let Some((read, latency)) = side.extra_reads.end(id, when) {
+        if let Some((read, outcome)) = side.extra_reads.end(id, when) {
             side.is_touched = true;
-            return side.policy.on_extra_read(self.now, read, Outcome::Success { latency });
+            return side.policy.on_extra_read(self.now, read, outcome);
         }
         let flight = self.flights[id as usize].as_mut().expect("it was submitted");
         let latency = when.since(flight.submitted_at);

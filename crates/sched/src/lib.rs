@@ -22,6 +22,7 @@ mod client;
 mod cost;
 mod device;
 mod drr;
+mod extra_reads;
 mod flashfq;
 mod gimbal;
 mod io;
@@ -53,6 +54,7 @@ pub use client::{
 pub use cost::Cost;
 pub use device::DeviceConstants;
 pub use drr::RoundConfig;
+pub use extra_reads::{ExtraRead, ExtraReads};
 pub use flashfq::{Flashfq, FlashfqConfig, LinearCost};
 pub use gimbal::{Gimbal, GimbalConfig, GimbalOrder, Halvings};
 pub use io::{Done, Io, IoId, IoKind, Mark, Outcome, Priority};
@@ -66,7 +68,7 @@ pub use mclock::{Mclock, MclockConfig};
 pub use mq_deadline::{MqDeadline, MqDeadlineConfig};
 pub use none::Fifo;
 pub use objective::{Admitted, Objective, Percentile, Refused, Slo};
-pub use policy::{Backlog, Credit, ExtraRead, Next, Order, Policy, Share, Ticket};
+pub use policy::{Backlog, Credit, Next, Order, Policy, Share, Ticket};
 pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, SupplyPoint, TokenRate};
 pub use spdk_qos::SpdkQos;
 pub use view::{

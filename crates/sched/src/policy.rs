@@ -1,7 +1,9 @@
 //! The trait at the centre: one SSD's scheduler.
 
-use crate::{Admitted, Done, Io, Learnt, Objective, Outcome, Priority, Refused, Slo, SsdView, TenantView};
-use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
+use crate::{
+    Admitted, Done, ExtraRead, Io, Learnt, Objective, Outcome, Priority, Refused, Slo, SsdView, TenantView,
+};
+use units::{ByteRate, Instant, Nanos, TenantId};
 
 /// The scheduler of one SSD. Run by one thread; times passed in never decrease.
 pub trait Policy: Send {
@@ -97,27 +99,6 @@ pub enum Next {
     Idle,
 }
 
-/// A read of the scheduler's own, like the last read of a tenant that it gave out. It is no tenant's IO: it is in no backlog, and
-/// nobody withdraws it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExtraRead {
-    /// Whose last read it is like.
-    pub tenant: TenantId,
-    /// As long as that read.
-    pub length: Bytes,
-}
-
-impl ExtraRead {
-    /// Extra reads are spread over this much: over all dies of an SSD, and hardly beyond what the tenant has written.
-    const NEAR: Bytes = Bytes(128 << 20);
-
-    /// Where to read if the tenant's read was at `last`, in bytes: there, or a random whole number of lengths before.
-    pub fn place(&self, last: u64, random: u64) -> u64 {
-        let places = Self::NEAR.0.min(last) / self.length.0 + 1;
-        last - random % places * self.length.0
-    }
-}
-
 /// Which IOs of a tenant are given out in the order in which they came. (NVMe promises no order between commands.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
@@ -194,25 +175,4 @@ pub(crate) const SECOND: Nanos = Nanos::secs(1);
 pub(crate) fn scaled(span: Nanos, numerator: Nanos, denominator: Nanos) -> Nanos {
     let nanos = u128::from(span.0) * u128::from(numerator.0) / u128::from(denominator.0);
     Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #![proptest_config(crate::random_cases(200))]
-
-        #[test]
-        fn an_extra_read_is_where_the_last_one_was_or_up_to_128_mib_before(
-            length in 1..1u64 << 24,
-            blocks in 0..1u64 << 20,
-            random in any::<u64>(),
-        ) {
-            let last = blocks * length;
-            let place = ExtraRead { tenant: TenantId(0), length: Bytes(length) }.place(last, random);
-            prop_assert!(place <= last && last - place <= 128 << 20 && place.is_multiple_of(length), "{place} of {last}");
-        }
-    }
 }

@@ -163,8 +163,8 @@ impl<'w> Engine<'w> {
             self.now = at;
             self.ssd.advance(at, &mut |completion| completions.push(completion));
             for completion in completions.drain(..) {
-                if let Some((read, latency)) = self.extra_reads.end(completion.tag, completion.at) {
-                    self.policy.on_extra_read(self.now, read, Outcome::Success { latency });
+                if let Some((read, outcome)) = self.extra_reads.end(completion.tag, completion.at) {
+                    self.policy.on_extra_read(self.now, read, outcome);
                     continue;
                 }
                 match &mut self.auxiliary {
@@ -325,10 +325,10 @@ impl<'w> Engine<'w> {
                         self.ssd.submit(self.now, Command { tag: io.id.0, kind, slot, slots });
                     }
                 }
-                Next::Extra(read) => {
-                    let command = self.extra_reads.begin(self.now, read);
-                    self.ssd.submit(self.now, command);
-                }
+                Next::Extra(read) => match self.extra_reads.begin(self.now, read) {
+                    Some(command) => self.ssd.submit(self.now, command),
+                    None => self.policy.on_extra_read(self.now, read, Outcome::Failed),
+                },
                 Next::WakeAt(at) if at <= self.now => return Err(Violation::LateWake { now: self.now, at }),
                 Next::WakeAt(at) => {
                     self.wake_at = Some(at);

@@ -1,79 +1,67 @@
-//! The reads of a scheduler's own ([`ExtraRead`]) on their way through the device: what comes is thrown away.
+//! The reads of a scheduler's own ([`sched::ExtraReads`]) on their way through the device: what comes is thrown away.
 //!
 //! They are nobody's IOs: they have no slot, no region (they change nothing), and no part in what is counted and promised. Their buffers
 //! come from the pool, and if there is none, or somebody waits for one, an extra read is not done. The scheduler bounds how many there are.
 //!
-//! Holds: an extra read is like the tenant's last one and nowhere else than up to 128 MiB before it, and ends once, with its buffer
-//!        (`extra_reads_are_like_the_last_read_and_end_once`).
+//! Holds: an extra read is near the tenant's last one and nowhere else than up to 128 MiB before it, and ends once, with its buffer
+//!        (`extra_reads_are_near_the_last_read_and_end_once`).
 
-use super::ByteRange;
-use crate::slab::{Key, Slab};
+use super::{ByteRange, Work};
 use crate::stats::ExtraReadStats;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use reactor::BufferPool;
 use sched::ExtraRead;
 use units::TenantId;
 
-/// Marks their tags. No key of an IO has this bit (`slab`), and those of the devices' own operations have another one.
-const EXTRA: u64 = 1 << 62;
+/// Where they go need not be secret, only spread.
+const SEED: u64 = 0;
 
 /// Those of one SSD.
 pub(super) struct ExtraReads {
-    /// Each tenant's last read.
-    last: Vec<ByteRange>,
     /// Those on the device, with the number of the scheduler that wants them.
-    under_way: Slab<(ExtraRead, u32)>,
-    random: Xoshiro256PlusPlus,
+    reads: sched::ExtraReads<u32>,
     stats: ExtraReadStats,
 }
 
 impl ExtraReads {
     pub(super) fn new() -> ExtraReads {
-        // Where they go need not be secret, only spread.
-        let random = Xoshiro256PlusPlus::seed_from_u64(EXTRA);
-        ExtraReads { last: Vec::new(), under_way: Slab::new(), random, stats: ExtraReadStats::default() }
+        ExtraReads { reads: sched::ExtraReads::new(SEED), stats: ExtraReadStats::default() }
     }
 
     pub(super) fn stats(&self) -> ExtraReadStats {
         self.stats
     }
 
-    /// A read of a tenant goes to the device.
+    /// A tenant's IO goes to the device.
     #[inline]
-    pub(super) fn on_read(&mut self, tenant: TenantId, range: ByteRange) {
-        match self.last.get_mut(tenant.index()) {
-            Some(last) => *last = range,
-            None => self.on_first_read(tenant, range),
+    pub(super) fn on_dispatch(&mut self, tenant: TenantId, work: &Work) {
+        // All that the scheduler was told is a read (`Progress::price`).
+        if let Work::Read(range) | Work::Verify(range) | Work::Compare { range, .. } = work {
+            self.reads.on_read(tenant, range.offset + range.length);
         }
     }
 
-    #[cold]
-    fn on_first_read(&mut self, tenant: TenantId, range: ByteRange) {
-        self.last.resize(tenant.index() + 1, ByteRange { offset: 0, length: 0 });
-        self.last[tenant.index()] = range;
-    }
-
-    /// Where to read; `None` if the tenant's last read was not like it.
+    /// Where to read; `None` if that cannot be done.
     pub(super) fn place(&mut self, read: ExtraRead) -> Option<ByteRange> {
-        let last = self.last.get(read.tenant.index()).filter(|last| last.length == read.length.0)?;
-        Some(ByteRange { offset: read.place(last.offset, self.random.next_u64()), ..*last })
+        // A verify may be longer than any buffer.
+        let length = Some(read.length.0).filter(|length| *length <= BufferPool::LENGTH_MAX as u64)?;
+        Some(ByteRange { offset: self.reads.place(read)?, length })
     }
 
     /// It goes to the device for scheduler `generation`, with this tag.
     pub(super) fn begin(&mut self, read: ExtraRead, generation: u32) -> u64 {
         self.stats.ios += 1;
         self.stats.bytes += read.length.0;
-        EXTRA | self.under_way.insert((read, generation)).to_bits()
+        self.reads.begin(read, generation)
     }
 
-    /// Whether this is the tag of an extra read.
+    /// Whether this is the tag of an extra read. No key of an IO has its bit (`slab`), and those of the devices' own operations have another one.
     #[inline]
     pub(super) fn has(tag: u64) -> bool {
-        tag & EXTRA != 0
+        sched::ExtraReads::<u32>::has(tag)
     }
 
     /// What has ended under this tag, and for which scheduler.
     pub(super) fn end(&mut self, tag: u64) -> (ExtraRead, u32) {
-        self.under_way.remove(Key::from_bits(tag & !EXTRA)).expect("the device finishes what it was given")
+        self.reads.end(tag)
     }
 }

@@ -436,9 +436,7 @@ impl<T> Switch<T> {
         let key = Key::from_bits(io.id.0);
         let slot = self.ios.get_mut(key).expect("the scheduler gives out what it was given");
         (slot.io, slot.state) = (io, State::OnDevice);
-        if let Work::Read(range) = slot.work {
-            self.extra_reads.on_read(io.tenant, range);
-        }
+        self.extra_reads.on_dispatch(io.tenant, &slot.work);
         self.watch.on_submit(now, key, io.tenant);
         self.busy.on_submit(self.clock.to_device(now));
         self.step(now, reactor, pool, key);

@@ -121,7 +121,7 @@ struct Window {
 /// The extra reads of a probe.
 #[derive(Clone, Copy, Debug, Default)]
 struct Extra {
-    /// Like the kind's last read.
+    /// As the kind's last read.
     like: Option<ExtraRead>,
     /// Whether there were any, and whether one has failed.
     any: bool,

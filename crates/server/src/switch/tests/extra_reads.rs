@@ -14,7 +14,7 @@ impl Test {
         Test { world: World::new(Box::new(policy), pool), wishes }
     }
 
-    /// Alice reads this page, and then the scheduler wants as many reads like it, of this length.
+    /// Alice reads this page, and then the scheduler wants so many reads near it, of this length.
     fn want(&mut self, at: u64, count: usize, length: u64) {
         self.world.arrive(0, ALICE, Work::Read(page(at)));
         let read = ExtraRead { tenant: ALICE, length: Bytes(length) };
@@ -28,7 +28,7 @@ impl Test {
 }
 
 #[test]
-fn extra_reads_are_like_the_last_read_and_end_once() {
+fn extra_reads_are_near_the_last_read_and_end_once() {
     let far = 1 << 20;
     let mut test = Test::new(Bytes::mib(1));
     test.want(far, 100, PAGE);
@@ -55,12 +55,45 @@ fn extra_reads_are_like_the_last_read_and_end_once() {
 #[test]
 fn an_extra_read_that_cannot_be_done_is_told_at_once() {
     let mut test = Test::new(Bytes::kib(8));
-    test.want(7, 1, 2 * PAGE);
-    assert_eq!((test.world.submitted().len(), test.told()), (1, vec![None]), "it is unlike the last one");
+    test.want(0, 1, 2 * PAGE);
+    assert_eq!((test.world.submitted().len(), test.told()), (1, vec![None]), "the device begins before it");
     test.want(7, 2, PAGE);
     assert_eq!(test.told(), [None; 3], "no buffer is left");
     test.world.settle();
     assert_eq!((test.told().len(), test.world.pool.lent()), (3, Bytes::ZERO));
+}
+
+/// A scheduler measures reads of one size, and its tenant reads another one since.
+#[test]
+fn an_extra_read_may_be_longer_or_shorter_than_the_last_read() {
+    let mut test = Test::new(Bytes::mib(1));
+    let whole = 64 << 10;
+    for length in [PAGE / 2, 2 * PAGE, whole] {
+        test.want(whole / PAGE - 1, 1, length);
+    }
+    test.world.settle();
+    assert_eq!(test.told(), [Some(Nanos::micros(100)); 3]);
+    let too_long = 1 << 40;
+    test.want(too_long / PAGE, 1, too_long);
+    assert_eq!(test.told()[3..], [None], "no buffer is so long");
+}
+
+/// To the scheduler all of these are reads.
+#[test]
+fn whatever_only_reads_has_a_place_for_extra_reads() {
+    let works: [fn(ByteRange) -> Work; 3] = [Work::Read, Work::Verify, |range| Work::Compare {
+        range,
+        expected: BufferPool::new(Bytes::mib(1)).take(PAGE as usize).expect("it is empty"),
+    }];
+    for work in works {
+        let mut test = Test::new(Bytes::mib(1));
+        test.world.arrive(0, ALICE, work(ByteRange { offset: 0, length: PAGE }));
+        let read = ExtraRead { tenant: ALICE, length: Bytes(PAGE) };
+        test.wishes.lock().expect("no test panics with it").wants.push_back(read);
+        test.world.run();
+        test.world.settle();
+        assert_eq!(test.told(), [Some(Nanos::micros(100))]);
+    }
 }
 
 #[test]
