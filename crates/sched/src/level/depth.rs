@@ -20,7 +20,12 @@
 //! The switch can give a tenant its share only if some of the tenant's IOs wait in the switch. While a busy tenant has all of them in the
 //! SSD, a lower limit may therefore serve less: down to six sevenths of the best.
 //!
-//! Many small losses would add up. So a lower limit must also serve nearly as much as the best that was seen lately.
+//! Many small losses would add up. So a lower limit must also serve nearly as much as the best that was seen lately. If other tenants are busy, another
+//! best may be right, so the one from before counts only until some comparisons in a row were not disturbed. It is not forgotten at once: where tenants seem busy
+//! by turns, that is several times a second, and each time the limit would sink by what noise hides. Nor do they keep a comparison from its end: otherwise only the shorter
+//! ones would have one.
+//!
+//! The limit is never below an IO of the dearest of those that are served: one IO is always let in, so a limit below that would only keep cheaper ones out.
 //!
 //! To try a limit may cost much of what is served meanwhile. After two comparisons that found nothing better, the search rests the longer, the
 //! more they cost.
@@ -28,7 +33,9 @@
 //! Holds: the limit stays within its bounds (`the_limit_stays_within_its_bounds`), and finds the knee of an SSD that has one
 //!        (`the_knee_is_found_from_above_and_from_below`), whatever a buffer hides (`what_an_ssd_does_right_after_a_change_does_not_count`); what it costs to bring a tenant's IOs into the switch is bounded
 //!        (`a_tenant_beyond_reach_costs_a_seventh_at_most`),
-//!        and so is what trying costs (`trying_costs_little`).
+//!        and so is what trying costs (`trying_costs_little`); that others are busy again and again, and noise, do not add up
+//!        (`that_others_are_busy_all_the_time_costs_little`), and do not end the search (`the_search_goes_on_whoever_is_busy`); it is never below an IO that is
+//!        served (`an_io_fits_the_limit`).
 
 use core::cmp::Ordering;
 use units::Bytes;
@@ -59,6 +66,10 @@ const LOSS_FOR_REACH: u64 = 7;
 const GAIN: u64 = 40;
 /// With every comparison the best loses one part in this number.
 const FORGET: u64 = 100;
+/// After so many comparisons in a row with the same busy tenants what was served with others is no bound any more.
+const UNDISTURBED: u32 = 4;
+/// The dearest IO is that of so many periods, or of twice as many: where little is served, one may take several.
+const DEAREST: u32 = 40;
 /// Fixed point: parts of a whole.
 const ONE: u64 = 1 << 16;
 
@@ -84,8 +95,16 @@ pub(super) struct Depth {
     /// Periods under either limit in which a busy tenant had all its IOs in the SSD.
     beyond_reach: [u32; 2],
     best: u64,
+    /// The best of when others were busy; zero if that is long ago.
+    best_before: u64,
+    /// Comparisons in a row with the same busy tenants, and whether these have changed since the last one.
+    undisturbed: u32,
+    is_disturbed: bool,
     /// The limit was lowered to bring IOs into the switch: the best was served without that.
     reaches: bool,
+    /// The dearest IO served, lately and before that, and for how many periods.
+    dearest: [Bytes; 2],
+    dearest_for: u32,
 }
 
 impl Depth {
@@ -103,13 +122,34 @@ impl Depth {
             span: [0; 2],
             beyond_reach: [0; 2],
             best: 0,
+            best_before: 0,
+            undisturbed: 0,
+            is_disturbed: false,
             reaches: false,
+            dearest: [Bytes::ZERO; 2],
+            dearest_for: 0,
         }
     }
 
     /// The limit for the period that begins.
     pub(super) fn limit(&self) -> Bytes {
-        if self.rest == 0 && self.is_others_turn { self.other() } else { self.limit }
+        let limit = if self.rest == 0 && self.is_others_turn { self.other() } else { self.limit };
+        limit.max(self.least())
+    }
+
+    /// The least limit: an IO of the dearest tenant fits it.
+    fn least(&self) -> Bytes {
+        let [lately, before] = self.dearest;
+        LEAST.max(lately).max(before).min(MOST)
+    }
+
+    /// A period has ended in which the dearest tenant's IOs were charged so much each.
+    pub(super) fn note_dearest(&mut self, dearest: Bytes) {
+        self.dearest[0] = self.dearest[0].max(dearest);
+        self.dearest_for += 1;
+        if self.dearest_for == DEAREST {
+            (self.dearest, self.dearest_for) = ([Bytes::ZERO, self.dearest[0]], 0);
+        }
     }
 
     /// Whether the limit itself is tried, and not another one.
@@ -128,7 +168,7 @@ impl Depth {
             (false, true) => self.limit.0 / 2,
             (false, false) => self.limit.0 * 3 / 4,
         };
-        Bytes(other.clamp(LEAST.0, MOST.0))
+        Bytes(other).clamp(self.least(), MOST)
     }
 
     /// What was seen under different circumstances is no longer compared.
@@ -137,16 +177,27 @@ impl Depth {
         (self.served, self.span, self.beyond_reach) = ([0; 2], [0; 2], [0; 2]);
     }
 
-    /// Prices have changed: device time is counted in other units now, so the best is forgotten.
-    pub(super) fn forget(&mut self) {
+    /// Prices have changed: device time is counted in other units now, so all that was seen is forgotten.
+    pub(super) fn reprice(&mut self) {
         self.restart();
-        (self.best, self.rest, self.lost, self.settled, self.up, self.coarse) = (0, 0, 0, false, false, true);
-        self.reaches = false;
+        (self.best, self.best_before, self.undisturbed, self.is_disturbed) = (0, 0, 0, false);
+        (self.rest, self.lost, self.settled, self.up, self.coarse) = (0, 0, false, false, true);
+        (self.reaches, self.dearest) = (false, [Bytes::ZERO; 2]);
+    }
+
+    /// Other tenants are busy: another limit may be right, and another best.
+    pub(super) fn forget(&mut self) {
+        // Where they change all the time, a comparison would never end.
+        if !core::mem::replace(&mut self.is_disturbed, true) {
+            self.restart();
+        }
+        (self.best, self.best_before) = (0, self.best.max(self.best_before));
+        (self.rest, self.lost, self.settled) = (0, 0, false);
     }
 
     /// Goes on from a limit under which so much is served per time, in parts of 2²⁰.
     pub(super) fn begin_at(&mut self, limit: Bytes, best: u64) {
-        self.forget();
+        self.reprice();
         (self.limit, self.best, self.coarse) = (limit, best, false);
     }
 
@@ -186,9 +237,15 @@ impl Depth {
         });
         let [is_beyond_reach, other_is] = self.beyond_reach.map(|periods| periods * 2 > COUNTS);
         // Otherwise the bound on the loss would sink with the limit.
-        let forgotten = if is_beyond_reach { 0 } else { self.best / FORGET };
-        self.best = (self.best - forgotten).max(own);
-        let enough = |loss: u64| self.best - self.best / loss;
+        let part = if is_beyond_reach { u64::MAX } else { FORGET };
+        self.best = (self.best - self.best / part).max(own);
+        self.best_before -= self.best_before / part;
+        self.undisturbed = if core::mem::take(&mut self.is_disturbed) { 0 } else { self.undisturbed + 1 };
+        if self.undisturbed >= UNDISTURBED {
+            self.best_before = 0;
+        }
+        let best = self.best.max(self.best_before);
+        let enough = |loss: u64| best - best / loss;
         let better = match (self.up, is_beyond_reach) {
             // A tenant is not to get out of reach for that.
             (true, _) => other >= own + own / GAIN && (is_beyond_reach || !other_is),
@@ -292,6 +349,59 @@ mod tests {
         (0..400).for_each(|_| _ = served(&mut depth));
         let all: u64 = (0..4000).map(|_| served(&mut depth)).sum();
         assert!(all >= 4000 * 1_000_000 / 100 * 97, "{all} of 4,000,000,000");
+    }
+
+    /// Runs with a few per cent of noise on what is served, while other tenants become busy every so many periods. Answers what part was served at the end.
+    fn disturbed(every: u32, knee: u64, noise: u64, limit: Bytes) -> f64 {
+        let (mut depth, mut random) = (Depth { limit, ..Depth::new() }, 1u64);
+        let mut served_late = 0;
+        for period in 0..8000u32 {
+            if period % every == every - 1 {
+                depth.forget();
+            }
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let served = 1_000_000 * depth.limit().0.min(knee) / knee;
+            let noisy = served * (1000 - noise + (random >> 33) % (2 * noise + 1)) / 1000;
+            served_late += if period >= 4000 { served } else { 0 };
+            depth.on_period(noisy, 1_000_000, false);
+        }
+        served_late as f64 / 4e9
+    }
+
+    #[test]
+    fn that_others_are_busy_all_the_time_costs_little() {
+        for every in [16, 18, 20, 24, 32, 50, 100] {
+            for noise in [0, 30, 60, 100] {
+                let part = disturbed(every, 1_000_000, noise, INITIAL);
+                assert!(part >= 0.85, "every {every} periods, {noise} ‰ of noise: {part}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_search_goes_on_whoever_is_busy() {
+        for every in [4, 12, 16, 17, 18, 40] {
+            let part = disturbed(every, 3_000_000, 20, LEAST);
+            assert!(part >= 0.85, "every {every} periods: {part}");
+        }
+    }
+
+    #[test]
+    fn an_io_fits_the_limit() {
+        let mut depth = Depth::new();
+        let dearest = |depth: &mut Depth, of: &dyn Fn(u32) -> u64| {
+            for period in 0..2000 {
+                depth.note_dearest(Bytes(of(period)));
+                // More in flight serves no more.
+                depth.on_period(1_000_000, 1_000_000, false);
+            }
+            depth.limit()
+        };
+        assert_eq!(dearest(&mut depth, &|_| 100), LEAST);
+        let seldom = |period| if period % DEAREST == 0 { 700_000 } else { 100 };
+        assert_eq!(dearest(&mut depth, &seldom), Bytes(700_000));
+        assert!(dearest(&mut depth, &|_| 100).0 <= LEAST.0 * 3 / 2, "it is served no more");
+        assert_eq!(dearest(&mut depth, &|_| u64::MAX), MOST);
     }
 
     proptest! {

@@ -156,6 +156,7 @@ impl Level {
             unsqueezed: ALONE_LIMIT,
             patience: Patience::new(),
             is_shared: false,
+            dearest: Bytes::ZERO,
         };
         let round = RoundConfig { quantum: QUANTUM, ..RoundConfig::STANDARD };
         Level {
@@ -245,6 +246,7 @@ impl Level {
         let active = self.drr.active_tenants();
         let rules = self.drr.rules_mut();
         let present = rules.books.on_period(!probed);
+        self.depth.note_dearest(core::mem::take(&mut rules.dearest));
         let written = u128::from(present.written) << 10;
         self.written = u64::try_from(written / u128::from(span.0.max(1))).unwrap_or(u64::MAX);
         // A probe is no state that lasts.
@@ -447,7 +449,7 @@ impl Level {
         if let Some(found) = found.filter(counts) {
             let change = rules.prices.measure(probe.kind, found.took, found.guessed);
             if change.price {
-                self.depth.forget();
+                self.depth.reprice();
                 self.watch.forget();
                 rules.patience.forget();
             }
@@ -483,6 +485,8 @@ pub(crate) struct LevelRules {
     patience: Patience,
     /// Whether several tenants were served in the last period.
     is_shared: bool,
+    /// What the usual IO of a tenant was charged that was served in this period, of the dearest one.
+    dearest: Bytes,
 }
 
 impl LevelRules {
@@ -548,6 +552,7 @@ impl Rules for LevelRules {
         self.books.on_submit(id, cost, weight);
         let mark = self.limits.charge(cost);
         held.on_submit(&mut self.time, mark);
+        self.dearest = self.dearest.max(held.usual(1));
         mark
     }
 
