@@ -5,8 +5,11 @@
 //! kind of work, and no gain in keeping it waiting during a probe. (A tenant whose IOs come at random has many outstanding, too, on an
 //! SSD that others keep busy: `closed_loop` tells it.)
 //!
+//! A period is short, and where many share a slow SSD a tenant is not served in each. One that was busy and has IOs outstanding still is.
+//!
 //! Holds: a tenant that asks for little is not busy, however many others are (`a_tenant_that_asks_for_little_is_not_busy`), and however
-//!        many IOs it has outstanding (`a_tenant_whose_ios_come_at_random_is_not_busy`).
+//!        many IOs it has outstanding (`a_tenant_whose_ios_come_at_random_is_not_busy`); a busy tenant whose turn has not come is busy
+//!        (`a_busy_tenant_that_waits_for_its_turn_is_busy`).
 
 use super::closed_loop::ClosedLoop;
 use super::kind::Kind;
@@ -24,6 +27,8 @@ const OUTSTANDING: u64 = 5;
 const SEEMS: u8 = 3;
 const SEEMED: u8 = 4;
 const SEEMED_MOST: u8 = 8;
+/// A busy tenant that is not served is busy for so many periods: longer, and its IOs may hang.
+const UNSERVED_MOST: u8 = 40;
 /// A kind's share may be larger than fair by one part in this number.
 const UNEVEN: u64 = 16;
 
@@ -45,6 +50,8 @@ struct Book {
     busy_in: u64,
     /// How often it seemed to be busy in the last judged periods.
     seemed: u8,
+    /// Periods in a row in which it was busy and not served.
+    unserved: u8,
     known: bool,
 }
 
@@ -84,6 +91,8 @@ pub(super) struct Books {
     books: Vec<Book>,
     /// The tenants that were served in this period.
     served: Vec<TenantId>,
+    /// Those that were busy in the last period.
+    busy: Vec<TenantId>,
     /// Periods judged.
     judged: u64,
 }
@@ -172,6 +181,23 @@ impl Books {
         self.books[id.index()].emptied += 1;
     }
 
+    /// Takes out the busy tenants that were not served in this period.
+    pub(super) fn take_unserved(&mut self) -> Vec<TenantId> {
+        let mut busy = core::mem::take(&mut self.busy);
+        let books = &mut self.books;
+        busy.retain(|id| {
+            let book = &mut books[id.index()];
+            book.unserved = if book.submitted == 0 { book.unserved + 1 } else { 0 };
+            (1..=UNSERVED_MOST).contains(&book.unserved)
+        });
+        busy
+    }
+
+    /// One of [`Books::take_unserved`] has IOs outstanding: it is as busy as before.
+    pub(super) fn keep(&mut self, id: TenantId) {
+        self.served.push(id);
+    }
+
     /// The period has ended. With `judge`, each tenant is judged busy or not by this period; without, the last judgement stays.
     pub(super) fn on_period(&mut self, judge: bool) -> Present {
         let (mut all, mut weights) = (0u64, 0u64);
@@ -184,9 +210,12 @@ impl Books {
         let judged = self.judged;
         let mut present = Present { tenants: self.served.len(), ..Present::default() };
         let mut by_kind = [Served::default(); Kind::COUNT];
+        self.busy.clear();
         for id in self.served.drain(..) {
             let book = &mut self.books[id.index()];
-            if judge {
+            if judge && book.submitted == 0 {
+                book.busy_in = judged;
+            } else if judge {
                 let fair = u128::from(all) * u128::from(book.weight);
                 let has_its_part = u128::from(book.served) * u128::from(weights) * BUSY[1] >= fair * BUSY[0];
                 let seems_busy =
@@ -202,6 +231,7 @@ impl Books {
                 present.written += book.served;
             }
             if book.busy_in > 0 && book.busy_in == judged {
+                self.busy.push(id);
                 let kind = book.kind.index();
                 present.busy[kind] += 1;
                 present.weights[kind] += u64::from(book.weight);
@@ -220,6 +250,7 @@ impl Books {
 
     pub(super) fn forget(&mut self, id: TenantId) {
         self.served.retain(|served| *served != id);
+        self.busy.retain(|busy| *busy != id);
         self.books[id.index()] = Book::default();
     }
 }
@@ -322,6 +353,25 @@ mod tests {
             test.books.on_period(true);
             assert_eq!(test.books.is_busy(TenantId(0)), pause <= 4, "{pause} periods");
         }
+    }
+
+    #[test]
+    fn a_busy_tenant_that_waits_for_its_turn_is_busy() {
+        let mut test = Test::new(2);
+        test.busy(|test| (0..2).for_each(|id| test.serve(id, SERVED, 1, &[3; 10])));
+        let mut busy_for = |has_any: bool| {
+            let is_busy = |test: &mut Test| {
+                test.serve(0, SERVED, 1, &[3; 10]);
+                let waiting = test.books.take_unserved();
+                waiting.into_iter().filter(|_| has_any).for_each(|id| test.books.keep(id));
+                test.books.on_period(true).busy.iter().sum::<u32>() == 2
+            };
+            (0..1000).take_while(|_| is_busy(&mut test)).count()
+        };
+        assert_eq!(busy_for(true), usize::from(UNSERVED_MOST), "its IOs hang");
+        assert_eq!(busy_for(false), 0);
+        test.busy(|test| test.serve(1, SERVED, 1, &[3; 10]));
+        assert!(test.books.is_busy(TenantId(1)), "it is served again");
     }
 
     #[test]

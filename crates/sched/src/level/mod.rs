@@ -244,6 +244,12 @@ impl Level {
         let (served, probed) = (core::mem::take(&mut self.served), core::mem::take(&mut self.probed));
         let is_idle = span > PERIOD_LATEST;
         let active = self.drr.active_tenants();
+        let unserved = self.drr.rules_mut().books.take_unserved();
+        for id in unserved {
+            if self.drr.outstanding(id) > 0 {
+                self.drr.rules_mut().books.keep(id);
+            }
+        }
         let rules = self.drr.rules_mut();
         let present = rules.books.on_period(!probed);
         self.depth.note_dearest(core::mem::take(&mut rules.dearest));
