@@ -21,6 +21,9 @@
 //!
 //! What is seen of a kind whose tenants went away before a probe was over has wide bounds. If what is known lies between them, they change nothing.
 //!
+//! An SSD that stalls in bursts may be seen between two of them, or in one. So a measurement that is far from what is believed replaces it only when
+//! the next one is as far off in the same direction. Where the SSD seems to have changed, one is enough for work that writes.
+//!
 //! Nothing makes reads faster than they are, but the SSD's own work after writes makes them slower, for seconds. So reads that seem slow are not believed
 //! at once.
 //!
@@ -29,7 +32,8 @@
 //! Holds: a scale is what was measured, or between the scales of what was, and within its bounds (`scales_stay_between_what_was_measured`);
 //!        no byte costs more in larger IOs (`a_byte_costs_no_more_in_a_larger_io`); what is known only between bounds is priced by what else is known
 //!        (`a_mix_is_priced_between_its_parts`, `a_small_io_costs_no_less_per_byte_than_a_large_one`);
-//!        slow reads are believed in the end (`slow_reads_are_believed_in_the_end`).
+//!        slow reads are believed in the end (`slow_reads_are_believed_in_the_end`); no single measurement replaces what is believed
+//!        (`what_is_far_from_what_is_believed_is_confirmed_first`).
 
 use super::kind::{Kind, SIZES, guess};
 use super::learnt::{LearntPrice, ReadsPart};
@@ -46,7 +50,7 @@ const SCALE_MIN: u64 = ONE / 256;
 const SCALE_MAX: u64 = ONE * 4096;
 /// A measurement weighs one part in this number at least.
 const MEMORY: u32 = 4;
-/// A measurement this far from what was believed (one in three) is a new truth, not noise.
+/// A measurement this far from what was believed (one in three) is a new truth, not noise, if the next one confirms it.
 const DIFFERS: u64 = 3;
 /// That reads take longer is believed when it was seen so often in a row: it may be the SSD's own work after writes.
 const SLOW_TIMES: u32 = 4;
@@ -68,10 +72,19 @@ struct Known {
     is_told: bool,
     /// How often in a row it has seemed to be much more expensive.
     slow: u32,
+    /// The last measurement, if it was far from what is believed.
+    unconfirmed: Option<Took>,
+    /// The SSD may have changed since it was measured.
+    is_doubted: bool,
 }
 
 impl Known {
-    const NOTHING: Known = Known { took: Took::exactly(0), measured: 0, is_told: false, slow: 0 };
+    const NOTHING: Known = Known::new(Took::exactly(0), 0);
+
+    /// Measured so often.
+    const fn new(took: Took, measured: u32) -> Known {
+        Known { took, measured, is_told: false, slow: 0, unconfirmed: None, is_doubted: false }
+    }
 }
 
 /// What a measurement has changed.
@@ -143,20 +156,41 @@ impl Prices {
             known.measured = (known.measured + 1).min(MEMORY);
             return Change::default();
         }
-        let differs = took.likely.abs_diff(known.took.likely) * DIFFERS > known.took.likely;
+        let differs = took.differs_from(known.took);
         let told = known.is_told && differs;
         let seems_slow = known.measured > 0 && differs && took.likely > known.took.likely;
         if seems_slow && !work.writes() && !known.is_told && known.slow + 1 < SLOW_TIMES {
-            known.slow += 1;
+            (known.slow, known.unconfirmed) = (known.slow + 1, None);
             return Change::default();
         }
-        if known.measured == 0 || differs {
-            *known = Known { took, measured: 1, is_told: false, slow: 0 };
+        let is_first = known.measured == 0 || told;
+        // That was confirmed by each other.
+        let is_slow = seems_slow && !work.writes();
+        // What was served has confirmed that something is different now.
+        let is_expected = core::mem::take(&mut known.is_doubted) && work.writes();
+        if is_first || differs && (is_slow || is_expected) {
+            *known = Known::new(took, 1);
+        } else if differs {
+            let is_beyond = |took: Took| took.likely > known.took.likely;
+            let Some(before) = known.unconfirmed.filter(|before| is_beyond(*before) == is_beyond(took))
+            else {
+                (known.unconfirmed, known.measured, known.slow) = (Some(took), 1, 0);
+                return Change::default();
+            };
+            // Both are far off in the same direction. If they are far from each other, too, the nearer one is as much as both say.
+            let believed = known.took.likely;
+            *known = match took.differs_from(before) {
+                false => Known::new(before.averaged(took, 2), 2),
+                true if took.likely.abs_diff(believed) < before.likely.abs_diff(believed) => {
+                    Known::new(took, 1)
+                }
+                true => Known::new(before, 1),
+            };
         } else {
             known.is_told = false;
             known.measured = (known.measured + 1).min(MEMORY);
             known.took = known.took.averaged(took, u64::from(known.measured));
-            known.slow = 0;
+            (known.slow, known.unconfirmed) = (0, None);
         }
         if told {
             self.known.iter_mut().filter(|known| known.is_told).for_each(|known| *known = Known::NOTHING);
@@ -171,6 +205,7 @@ impl Prices {
             known.measured = known.measured.min(1);
             // Reads may be slower now, or the SSD is at work for itself: two measurements tell.
             known.slow = SLOW_TIMES - 2;
+            known.is_doubted = true;
         }
     }
 
@@ -179,7 +214,7 @@ impl Prices {
         for price in prices {
             let kind = Kind::of_learnt(price);
             let took = Took::exactly(scale(price.time.0, kind.guess(), 22));
-            self.known[kind.index()] = Known { took, measured: 1, is_told: true, slow: 0 };
+            self.known[kind.index()] = Known { is_told: true, ..Known::new(took, 1) };
         }
         self.fill_in();
     }
@@ -309,6 +344,13 @@ impl Prices {
         let to = possible;
         let from = from.max(least).max(smallest).min(to).min(largest);
         Took::between(from, to.min(largest).max(from))
+    }
+}
+
+impl Took {
+    /// Whether it is far from another one.
+    fn differs_from(self, other: Took) -> bool {
+        self.likely.abs_diff(other.likely) * DIFFERS > other.likely
     }
 }
 
