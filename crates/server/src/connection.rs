@@ -51,7 +51,7 @@ pub(crate) struct Connection {
     /// When a command was last complete, or no data was awaited. Bytes alone are no progress: otherwise a host that sends a byte now
     /// and then could hold the memory of its commands for ever.
     progressed_at: Instant,
-    /// For how long, in total, the socket was not read because memory was refused; and since when that is so again.
+    /// For how long, in total, the socket was not read: memory was refused, or the target did not run. Since when memory is refused.
     unread: Nanos,
     unread_since: Option<Instant>,
     ending: bool,
@@ -395,12 +395,20 @@ impl Connection {
         unread.max(unsent)
     }
 
+    /// The target did not run for so long: that is not the host's time.
+    pub(crate) fn extend(&mut self, by: Nanos) {
+        self.progressed_at += by;
+        self.sending_since = self.sending_since.map(|since| since + by);
+        self.unread_since = self.unread_since.map(|since| since + by);
+        self.unread += by;
+    }
+
     /// Whether the host still has to send data of commands.
     fn awaits_data(&self) -> bool {
         self.transport.outstanding() > self.delivered + self.transport.parked()
     }
 
-    /// `now` without the time in which the socket was not read because memory was refused: the host could not send then.
+    /// `now` without the time in which the socket was not read: the host could not send then.
     fn readable_time(&self, now: Instant) -> Instant {
         let unread = self.unread + self.unread_since.map_or(Nanos::ZERO, |since| now.saturating_since(since));
         Instant(now.0.saturating_sub(unread.get()))
@@ -410,5 +418,61 @@ impl Connection {
     pub(crate) fn transfer_awaited_for(&self, now: Instant) -> Nanos {
         let since = self.transport.awaited_since();
         since.map_or(Nanos::ZERO, |since| self.readable_time(now).saturating_since(since))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::{Accounts, HostAccount, Supply};
+    use nvme::connection::TargetLimits;
+    use nvme::pdu::{CapsuleCmd, Framing, IcReq};
+    use nvme::spec::opcode::nvm;
+    use nvme::spec::{Sgl, Sqe};
+    use reactor::Backend;
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use units::Bytes;
+
+    const STARTED: Instant = Instant(1_000_000_000_000);
+    const LENGTH: u32 = 4 << 10;
+
+    /// A connection whose host was asked at `STARTED` for the data of a write, and has not received all of that yet.
+    fn asked() -> (Connection, Reactor, Intakes) {
+        let mut reactor = Reactor::new(Backend::Epoll).expect("a reactor");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let peer = listener.local_addr().expect("bound");
+        let token = reactor.add_socket(TcpStream::connect(peer).expect("it listens")).expect("room");
+        let memory = Bytes::mib(32);
+        let supply = Supply { limit: memory, floor_max: Bytes::ZERO, first: memory };
+        let payer = Accounts::new([supply; 4]).payer(None, peer.ip());
+        let account = ConnectionAccount::new(memory, HostAccount::new(None), payer);
+        let transport = TargetConnection::new(TargetLimits::default());
+        let mut connection = Connection::new(STARTED, token, peer, transport, account);
+        let mut bytes = Vec::new();
+        let write = Sqe::new(nvm::WRITE).with_nsid(1).with_sgl(Sgl::Transport { length: LENGTH });
+        Framing::HANDSHAKE.header(&mut bytes, IcReq::new(0, 0, 0), 0, 0);
+        Framing::HANDSHAKE.header(&mut bytes, CapsuleCmd::new(write), 0, 0);
+        let (mut intakes, mut events) = (Intakes::new(memory), Events::new());
+        let parsed = connection.receive(STARTED, &bytes, &mut intakes, &mut reactor, &mut events);
+        parsed.expect("the host is correct");
+        connection.flush(STARTED, &mut reactor);
+        (connection, reactor, intakes)
+    }
+
+    #[test]
+    fn the_time_of_a_host_that_is_awaited_is_extended() {
+        let (mut connection, _reactor, _intakes) = asked();
+        let late =
+            |connection: &Connection, at| (connection.stalled_for(at), connection.transfer_awaited_for(at));
+        let at = STARTED + Nanos::secs(7);
+        assert_eq!(late(&connection, at), (Nanos::secs(7), Nanos::secs(7)));
+        connection.extend(Nanos::secs(60));
+        let at = at + Nanos::secs(60);
+        assert_eq!(late(&connection, at), (Nanos::secs(7), Nanos::secs(7)), "the clock has jumped");
+        let at = at + Nanos::secs(5);
+        assert_eq!(late(&connection, at), (Nanos::secs(12), Nanos::secs(12)), "its own time goes on");
+        // All replies were read.
+        connection.sending_since = None;
+        assert_eq!(late(&connection, at), (Nanos::secs(12), Nanos::secs(12)), "its data is awaited");
     }
 }

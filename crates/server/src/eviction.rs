@@ -9,7 +9,7 @@
 use crate::quota::Origin;
 use crate::slab::Key;
 use std::collections::{BTreeSet, HashMap};
-use units::Instant;
+use units::{Instant, Nanos};
 
 /// See the module.
 #[derive(Default)]
@@ -49,6 +49,13 @@ impl EvictionSet {
         self.by_origin.remove(&(origin, at, key));
         let count = self.count_from(origin);
         self.count(origin, count - 1);
+    }
+
+    /// Moves all connections in the order of time.
+    pub(crate) fn extend(&mut self, by: Nanos) {
+        self.members.values_mut().for_each(|(_, at)| *at += by);
+        self.by_time = self.members.iter().map(|(key, (_, at))| (*at, *key)).collect();
+        self.by_origin = self.members.iter().map(|(key, (origin, at))| (*origin, *at, *key)).collect();
     }
 
     /// The first connection in the order of time.

@@ -102,6 +102,13 @@ impl Handshakes {
             .for_each(|set| set.remove(key));
     }
 
+    /// Extends all time-outs.
+    pub(crate) fn extend(&mut self, by: Nanos) {
+        [&mut self.all, &mut self.awaiting_icreq, &mut self.awaiting_connect]
+            .into_iter()
+            .for_each(|set| set.extend(by));
+    }
+
     /// The earliest deadline.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.all.oldest().map(|(until, _)| until)
@@ -190,6 +197,21 @@ mod tests {
         assert_eq!(handshakes.overdue(at(60_001)), None);
         assert_eq!(handshakes.overdue(at(60_002)), Some((key(0), Handshake::AwaitsConnect)));
         handshakes.remove(key(0));
+        assert_eq!((handshakes.len(), handshakes.deadline()), (0, None));
+    }
+
+    #[test]
+    fn each_timeout_is_extended() {
+        let mut handshakes = Handshakes::new(8);
+        handshakes.insert_from(key(0), Handshake::AwaitsIcReq, at(0), Nanos::secs(10));
+        handshakes.insert_from(key(1), Handshake::AwaitsConnect, at(0), Nanos::secs(30));
+        handshakes.extend(Nanos::secs(100));
+        assert_eq!((handshakes.overdue(at(109_999)), handshakes.deadline()), (None, Some(at(110_000))));
+        assert_eq!(handshakes.overdue(at(110_000)), Some((key(0), Handshake::AwaitsIcReq)));
+        handshakes.remove(key(0));
+        assert_eq!(handshakes.overdue(at(129_999)), None);
+        assert_eq!(handshakes.overdue(at(130_000)), Some((key(1), Handshake::AwaitsConnect)));
+        handshakes.remove(key(1));
         assert_eq!((handshakes.len(), handshakes.deadline()), (0, None));
     }
 }

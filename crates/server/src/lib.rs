@@ -37,6 +37,7 @@ mod log_lines;
 mod log_throttle;
 mod mailbox;
 mod memory;
+mod missed;
 mod outbox;
 mod payload;
 mod pipeline;

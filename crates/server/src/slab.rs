@@ -123,6 +123,13 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Every value, to be changed.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        #[cfg(test)]
+        steps::count(self.slots.len() as u64);
+        self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
+    }
+
     /// Every value with its key.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         #[cfg(test)]

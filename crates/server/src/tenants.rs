@@ -125,6 +125,12 @@ impl Registry {
         entry.own_left.is_none_or(|at| now < at + OWN_KEPT).then_some(entry.own)
     }
 
+    /// A host that has left keeps its place for longer.
+    pub(crate) fn extend(&mut self, by: Nanos) {
+        let left = self.tenants.values_mut().filter_map(|entry| entry.own_left.as_mut());
+        left.for_each(|at| *at += by);
+    }
+
     /// The number of connections of `host` that come from `origin`.
     pub(crate) fn connections_from(&self, host: &str, origin: Origin) -> usize {
         self.tenants.get(host).and_then(|entry| entry.by_origin.get(&origin)).copied().unwrap_or(0)

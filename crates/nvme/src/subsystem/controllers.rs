@@ -18,7 +18,7 @@ use crate::spec::connect::CNTLID_MAX;
 use crate::spec::{HostId, Nqn};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use units::Instant;
+use units::{Instant, Nanos};
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -169,6 +169,17 @@ impl Controllers {
         let deadline = controller.keep_alive.deadline();
         if deadline < watched.unwrap_or(Instant::FAR_FUTURE) {
             self.watch(slot, Some(deadline));
+        }
+    }
+
+    /// Extends all keep-alive timers that run.
+    pub(super) fn extend(&mut self, by: Nanos) {
+        self.deadlines.clear();
+        for (slot, entry) in self.table.iter_mut().enumerate() {
+            let Some(entry) = entry else { continue };
+            entry.controller.keep_alive.extend(by);
+            entry.watched = entry.watched.map(|at| at + by);
+            self.deadlines.extend(entry.watched.map(|at| (at, slot)));
         }
     }
 

@@ -66,6 +66,13 @@ impl KeepAlive {
         };
     }
 
+    /// The target did not run for so long.
+    pub(super) fn extend(&mut self, by: Nanos) {
+        if self.span().is_some() {
+            self.deadline += by;
+        }
+    }
+
     /// Any command arrived.
     #[inline]
     pub(super) fn on_traffic(&mut self) {
@@ -123,6 +130,17 @@ mod tests {
         timer.restart(at(2500));
         assert!(!timer.has_expired(at(7499)));
         assert!(timer.has_expired(at(7500)));
+    }
+
+    #[test]
+    fn a_timer_is_extended() {
+        let mut timer = KeepAlive::new(at(0), 5000);
+        timer.extend(Nanos::secs(60));
+        assert!(!timer.has_expired(at(64_999)));
+        assert!(timer.has_expired(at(65_000)));
+        let mut off = KeepAlive::new(at(0), 0);
+        off.extend(Nanos::secs(60));
+        assert_eq!(off.deadline(), Instant::FAR_FUTURE);
     }
 
     #[test]

@@ -72,7 +72,7 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use health::FailedCommand;
 use namespaces::Namespaces;
 use queues::{Queue, Queues};
-use units::{Bytes, Instant};
+use units::{Bytes, Instant, Nanos};
 
 /// A subsystem. See the module documentation.
 #[derive(Clone, Debug)]
@@ -194,6 +194,11 @@ impl Subsystem {
     /// When to call `poll` next if nothing else happens.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.controllers.next_check()
+    }
+
+    /// The target did not run for so long: that is not the time of hosts, so their keep-alive timeouts are extended.
+    pub fn extend(&mut self, by: Nanos) {
+        self.controllers.extend(by);
     }
 
     fn expire(&mut self, now: Instant) {

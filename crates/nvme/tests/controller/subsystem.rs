@@ -233,6 +233,31 @@ fn a_host_that_falls_silent_loses_its_controller() {
 }
 
 #[test]
+fn time_in_which_the_target_did_not_run_ends_no_controller() {
+    let mut world = World::io();
+    let (first, second) = (world.remote(&host(1)), world.remote(&host(2)));
+    let due = world.subsystem.next_timeout().expect("two timers run");
+    // Commands set a flag only: both timers are checked, and run once more.
+    for remote in [first, second] {
+        assert!(matches!(world.send(remote.io, io_command(nvm::READ, 0, 1), 512, &[]), Action::Io(_)));
+    }
+    world.now = due;
+    assert_eq!(world.outputs(), []);
+    world.subsystem.extend(Nanos::secs(1000));
+    let extended = world.subsystem.next_timeout().expect("two timers run");
+    assert!(extended >= due + Nanos::secs(1000) && extended < due + Nanos::secs(1010));
+    world.now = due + Nanos::secs(1000);
+    assert_eq!(world.outputs(), [], "the jump of the clock is not the hosts' time");
+    let mut closed = Vec::new();
+    while let Some(at) = world.subsystem.next_timeout() {
+        world.now = at;
+        closed.extend(world.outputs());
+    }
+    assert_eq!(closed.len(), 4, "their own time passes after it: {closed:?}");
+    assert!(world.now < due + Nanos::secs(1010));
+}
+
+#[test]
 fn the_end_of_the_admin_queue_closes_the_io_queues() {
     let mut world = World::io();
     let remote = world.remote(&host(1));

@@ -21,7 +21,7 @@ use crate::quota::Origin;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use tracing::{info, warn};
-use units::Instant;
+use units::{Instant, Nanos};
 
 /// A controller: its subsystem's slot, and its identifier.
 type Controller = (usize, u16);
@@ -64,6 +64,12 @@ impl Grants {
         let Some(grant) = self.of.remove(&controller) else { return Vec::new() };
         self.by_time.remove(&(grant.until, controller));
         grant.places
+    }
+
+    /// Keeps all places for longer.
+    pub(super) fn extend(&mut self, by: Nanos) {
+        self.of.values_mut().for_each(|grant| grant.until += by);
+        self.by_time = self.of.iter().map(|(controller, grant)| (grant.until, *controller)).collect();
     }
 
     fn put(&mut self, controller: Controller, grant: Grant) {

@@ -39,6 +39,7 @@ use crate::eviction::EvictionSet;
 use crate::handshake::{Handshake, Handshakes};
 use crate::log_throttle::{LogThrottle, Subject, Suppressed};
 use crate::mailbox::{Inbox, Mailbox};
+use crate::missed::MissedTime;
 use crate::payload::Intakes;
 use crate::pipeline::Peers;
 use crate::pipeline::message::{Report, ToAcceptor};
@@ -204,9 +205,14 @@ impl Acceptor {
     /// # Errors
     /// Errors of the reactor itself: the machine is broken, or there is a bug.
     pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut missed = MissedTime::new("acceptor".to_owned(), Clock.now());
         while !self.is_ended {
-            self.parts.reactor.wait(self.deadline())?;
+            let deadline = self.deadline();
+            self.parts.reactor.wait(deadline)?;
             let now = Clock.now();
+            if let Some(by) = missed.on_turn(deadline, now) {
+                self.extend(by);
+            }
             while let Some(event) = self.parts.reactor.next_event() {
                 self.on_event(now, event);
             }
@@ -216,6 +222,16 @@ impl Acceptor {
         }
         debug!("the acceptor ends");
         Ok(())
+    }
+
+    /// The thread did not run for so long: that is not the hosts' time.
+    fn extend(&mut self, by: Nanos) {
+        self.handshakes.extend(by);
+        self.grants.extend(by);
+        self.registry.extend(by);
+        self.parts.discovery.extend(by);
+        self.connections.values_mut().for_each(|entry| entry.connection.extend(by));
+        self.next_stall_check += by;
     }
 
     fn deadline(&self) -> Option<Instant> {

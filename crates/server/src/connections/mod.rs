@@ -385,6 +385,12 @@ impl Connections {
         Some(Sent { owner, has_room })
     }
 
+    /// The thread did not run for so long: that is not the hosts' time.
+    pub(crate) fn extend(&mut self, by: Nanos) {
+        self.next_stall_check += by;
+        self.table.values_mut().for_each(|entry| entry.connection.extend(by));
+    }
+
     /// Connections whose host has stalled, if it is time to check.
     pub(crate) fn stalled(&mut self, now: Instant, limits: &Limits) -> Vec<(Key, SocketEnd)> {
         if now < self.next_stall_check {

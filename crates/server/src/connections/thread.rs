@@ -20,6 +20,7 @@ use crate::config::Limits;
 use crate::connection::{Connection, Events};
 use crate::mailbox::Inbox;
 use crate::memory::Memory;
+use crate::missed::MissedTime;
 use crate::outbox::Outboxes;
 use crate::payload::Payload;
 use crate::pipeline::message::{Report, ToPipeline};
@@ -127,10 +128,15 @@ impl ConnectionThread {
     }
 
     fn take_turns(&mut self) -> io::Result<()> {
+        let mut missed = MissedTime::new(format!("connections {}", self.index), Clock.now());
         while self.phase != Phase::Ended {
             let deadlines = [self.connections.deadline(), self.give_back_at];
-            self.reactor.wait(deadlines.into_iter().flatten().min())?;
+            let deadline = deadlines.into_iter().flatten().min();
+            self.reactor.wait(deadline)?;
             let now = Clock.now();
+            if let Some(by) = missed.on_turn(deadline, now) {
+                self.connections.extend(by);
+            }
             while let Some(event) = self.reactor.next_event() {
                 self.on_event(now, event);
             }

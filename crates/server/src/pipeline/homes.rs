@@ -103,6 +103,11 @@ impl Homes {
         self.slots.iter().flatten().filter_map(|home| home.subsystem.next_timeout()).min()
     }
 
+    /// Extends all keep-alive time-outs.
+    pub(super) fn extend(&mut self, by: Nanos) {
+        self.slots.iter_mut().flatten().for_each(|home| home.subsystem.extend(by));
+    }
+
     /// The hosts that the configuration names. No host has a name that is not an NQN, so such a name is left out.
     pub(super) fn set_named(&mut self, hosts: &HashSet<String>) {
         self.named = Arc::new(hosts.iter().filter_map(|host| Nqn::new(host).ok()).collect());

@@ -9,6 +9,7 @@ use super::reservations::Copy;
 use super::{Origin, Phase, Pipeline, key_of};
 use crate::connections::SocketEnd;
 use crate::log_throttle::Suppressed;
+use crate::missed::MissedTime;
 use crate::slab::Key;
 use nvme::subsystem::Output;
 use reactor::{Clock, Event};
@@ -35,9 +36,15 @@ impl Pipeline {
     }
 
     fn take_turns(&mut self) -> io::Result<()> {
+        let mut missed = MissedTime::new(self.name.to_string(), Clock.now());
         while self.phase != Phase::Ended {
-            self.reactor.wait(self.deadline())?;
+            let deadline = self.deadline();
+            self.reactor.wait(deadline)?;
             let mut now = Clock.now();
+            if let Some(by) = missed.on_turn(deadline, now) {
+                self.commands.wires.here.extend(by);
+                self.commands.homes.extend(by);
+            }
             while let Some(event) = self.reactor.next_event() {
                 self.on_event(now, event);
             }
