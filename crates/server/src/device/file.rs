@@ -44,7 +44,7 @@ const STORE_BIT: u64 = 1 << 63;
 pub(crate) struct FileDevice {
     file: Token,
     /// The end of a regular file, in which holes read as zeros; `None` for a disk.
-    end: Option<FileEnd>,
+    end: Option<Box<FileEnd>>,
     shortcuts: Shortcuts,
     started: Slab<Started>,
     refused: VecDeque<(Key, DiskOp)>,
@@ -59,7 +59,7 @@ impl FileDevice {
     /// Device `name` on a regular file. The reactor takes the file.
     pub(crate) fn start(file: File, name: &str, reactor: &mut Reactor) -> io::Result<FileDevice> {
         let shortcuts = Shortcuts::of(&file, true);
-        let end = Some(FileEnd::of(&file, name)?);
+        let end = Some(Box::new(FileEnd::of(&file, name)?));
         Ok(FileDevice { end, ..FileDevice::over(file, DiskAccess::File, shortcuts, reactor)? })
     }
 
