@@ -1,23 +1,18 @@
 //! Thousands of connections at once: each costs little memory, and the next host is still served.
 
 mod process;
+mod wire;
 
-use nvme::pdu::{CapsuleCmd, Framing};
-use nvme::spec::connect::ConnectCommand;
+use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::log::{COMMANDS_SUPPORTED, LogRequest};
-use nvme::spec::opcode::fabrics;
-use nvme::spec::property::{Configuration, offset};
-use nvme::spec::{Nqn, Sgl, Sqe};
+use nvme::spec::{Nqn, Sgl};
 use process::Process;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
-
-/// ICReq: type, flags, HLEN, PDO, PLEN; the rest is zero.
-const IC_REQ_HEAD: [u8; 8] = [0x00, 0, 128, 0, 128, 0, 0, 0];
-const IC_SIZE: usize = 128;
+use wire::{capsule, connect, enable, greeted};
 
 fn serving(limits: &str, shell: &str) -> Process {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("crowd.toml");
@@ -38,16 +33,6 @@ fn resident(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("Linux, and it is alive");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("every process has it");
     line.split_whitespace().nth(1).expect("a number").parse::<u64>().expect("a number") * 1024
-}
-
-/// A connection after ICReq and ICResp.
-fn greeted(address: SocketAddr) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("the target listens");
-    let mut request = [0; IC_SIZE];
-    request[..8].copy_from_slice(&IC_REQ_HEAD);
-    stream.write_all(&request).expect("the target reads");
-    stream.read_exact(&mut [0; IC_SIZE]).expect("the target answers");
-    stream
 }
 
 #[test]
@@ -75,38 +60,11 @@ fn five_thousand_connections_cost_little_and_the_next_host_is_served() {
     drop(crowd);
 }
 
-/// A command capsule.
-fn capsule(sqe: Sqe, data: &[u8]) -> Vec<u8> {
-    let mut wire = Vec::new();
-    Framing::HANDSHAKE.header(&mut wire, CapsuleCmd::new(sqe), 0, data.len() as u32);
-    wire.extend_from_slice(data);
-    wire
-}
-
-/// Receives a response capsule and checks that it is a success.
-fn expect_success(stream: &mut TcpStream) {
-    let mut response = [0; 24];
-    stream.read_exact(&mut response).expect("the target answers");
-    assert_eq!((response[0], &response[22..24]), (5, &[0, 0][..]), "a response capsule: success");
-}
-
 /// An enabled discovery controller with an admin queue of 1024 entries.
 fn discovery_controller(address: SocketAddr) -> TcpStream {
     let mut stream = greeted(address);
-    let blank = ConnectCommand::parse(&Sqe::fabrics(fabrics::CONNECT));
-    let connect = ConnectCommand { sqsize: 1023, ..blank };
-    let mut data = [0; 1024];
-    data[..16].fill(7);
-    data[16..18].fill(0xff);
-    data[256..256 + Nqn::DISCOVERY.len()].copy_from_slice(Nqn::DISCOVERY.as_bytes());
-    data[512..521].copy_from_slice(b"nqn.host.");
-    let sgl = Sgl::InCapsule { offset: 0, length: 1024 };
-    stream.write_all(&capsule(connect.to_sqe().with_sgl(sgl), &data)).expect("the target reads");
-    expect_success(&mut stream);
-    let enable = Configuration::host(false).enabled();
-    let enable = Sqe::fabrics(fabrics::PROPERTY_SET).with_cdw10_15([0, offset::CC, enable.0, 0, 0, 0]);
-    stream.write_all(&capsule(enable.with_sgl(Sgl::Transport { length: 0 }), &[])).expect("the target reads");
-    expect_success(&mut stream);
+    connect(&mut stream, Nqn::DISCOVERY, (0, 1024), CNTLID_DYNAMIC, 0);
+    enable(&mut stream);
     stream
 }
 
