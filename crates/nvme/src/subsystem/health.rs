@@ -18,8 +18,7 @@ const DATA_UNIT: u64 = 1000 * 512;
 const SPARE_PERCENT: u8 = 100;
 /// Threshold below which hosts warn about spare capacity.
 const SPARE_THRESHOLD_PERCENT: u8 = 10;
-/// The temperature that is reported: 40 °C. A namespace is not a drive, and may lie on a file, or on several
-/// drives.
+/// The temperature that is reported where that of the drive is not known: 40 °C. A namespace may lie on a file.
 const TEMPERATURE_KELVIN: u16 = 313;
 /// Transport type of an error entry: TCP.
 const TRANSPORT_TCP: u8 = 3;
@@ -115,10 +114,10 @@ impl Health {
 
     /// The health page. The target does not know the wear of its devices; that field stays 0. Hosts watch the
     /// temperature, and zero kelvin would be an alarm, or nonsense: it is that of a drive that is well.
-    pub(super) fn page(&self, now: Instant) -> Vec<u8> {
+    pub(super) fn page(&self, now: Instant, kelvin: Option<u16>) -> Vec<u8> {
         const HOUR: Nanos = Nanos::secs(3600);
         let page = HealthPage {
-            composite_temperature: TEMPERATURE_KELVIN.into(),
+            composite_temperature: kelvin.unwrap_or(TEMPERATURE_KELVIN).into(),
             available_spare: SPARE_PERCENT,
             available_spare_threshold: SPARE_THRESHOLD_PERCENT,
             data_units_read: self.bytes_read.get().div_ceil(DATA_UNIT).into(),
@@ -149,7 +148,7 @@ mod tests {
         let page = health.error_page();
         let entries = <[ErrorEntry; 2]>::read_from_bytes(&page).expect("two entries");
         assert_eq!(entries.map(|entry| (entry.error_count.get(), entry.command_id.get())), [(3, 3), (2, 2)]);
-        let page = HealthPage::read_from_bytes(&health.page(Instant::ZERO)).expect("512 bytes");
+        let page = HealthPage::read_from_bytes(&health.page(Instant::ZERO, None)).expect("512 bytes");
         assert_eq!((page.error_log_entries.get(), page.media_errors.get()), (3, 0));
         assert_eq!(page.composite_temperature.get(), 313, "a plausible temperature");
     }
@@ -159,8 +158,10 @@ mod tests {
         let mut health = Health::new(Instant::ZERO, 1);
         health.on_read(Bytes(1));
         health.on_write(Bytes(DATA_UNIT + 1));
-        let page = HealthPage::read_from_bytes(&health.page(Instant(7_200_000_000_000))).expect("512 bytes");
+        let page = HealthPage::read_from_bytes(&health.page(Instant(7_200_000_000_000), Some(300)))
+            .expect("512 bytes");
         assert_eq!((page.data_units_read.get(), page.data_units_written.get()), (1, 2));
         assert_eq!(page.power_on_hours.get(), 2);
+        assert_eq!(page.composite_temperature.get(), 300, "that of the drive");
     }
 }

@@ -93,7 +93,7 @@ impl Subsystem {
             log::ERROR_INFORMATION => controller.health.error_page(),
             // For the whole controller only; there is no health page per namespace.
             log::HEALTH if nsid != 0 && nsid != NSID_ALL => return Err(Status::INVALID_FIELD),
-            log::HEALTH => controller.health.page(now),
+            log::HEALTH => controller.health.page(now, self.temperature),
             log::FIRMWARE_SLOTS => {
                 let mut page = FirmwareSlots::new_zeroed();
                 page.active = 1;

@@ -84,6 +84,8 @@ pub struct Subsystem {
     bindings: binding::Bindings,
     /// Hosts that the configuration of the target names, for this subsystem or elsewhere.
     named: Arc<BTreeSet<Nqn>>,
+    /// In kelvin; `None` if it is not known.
+    temperature: Option<u16>,
     under_way: persistence::UnderWay,
     discovery: discovery::Records,
     outputs: VecDeque<Output>,
@@ -97,6 +99,7 @@ impl Subsystem {
             namespaces: Namespaces::new(&config),
             config,
             controllers: Controllers::default(),
+            temperature: None,
             queues: Queues::default(),
             bindings: binding::Bindings::default(),
             named: Arc::default(),
@@ -294,6 +297,11 @@ impl Subsystem {
         if let Some(namespace) = self.namespaces.get_mut(nsid) {
             namespace.allocated = Some(blocks);
         }
+    }
+
+    /// Sets the temperature of the drive, in kelvin, for the health page; `None` if it is not known.
+    pub fn set_temperature(&mut self, kelvin: Option<u16>) {
+        self.temperature = kelvin;
     }
 
     /// Changes the access state of an ANA group and sends the hosts an event.

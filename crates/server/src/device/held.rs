@@ -11,6 +11,7 @@
 
 use super::error::DeviceError;
 use super::identity::disk_number;
+use super::temperature::Temperature;
 use rustix::fs::{SeekFrom, seek};
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -26,6 +27,8 @@ pub(crate) struct Held {
     path: PathBuf,
     file: File,
     mark: Mark,
+    /// Of a disk with a sensor.
+    temperature: Option<Temperature>,
     /// Whether people were warned that it has no name any more.
     has_warned: AtomicBool,
 }
@@ -54,10 +57,14 @@ pub(super) fn is_protected_disk(number: u64) -> bool {
 
 /// The sequence number of the disk, or of the disk of the partition; `None` before Linux 5.15.
 fn sequence_of(number: u64) -> Option<String> {
+    Some(fs::read_to_string(folder_of(number)?.join("diskseq")).ok()?.trim().to_owned())
+}
+
+/// The folder of the disk, or of the disk of the partition, in sysfs.
+fn folder_of(number: u64) -> Option<PathBuf> {
     let folder = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
     let folder = fs::canonicalize(folder).ok()?;
-    let disk = if folder.join("partition").exists() { folder.parent()? } else { &folder };
-    Some(fs::read_to_string(disk.join("diskseq")).ok()?.trim().to_owned())
+    if folder.join("partition").exists() { Some(folder.parent()?.to_owned()) } else { Some(folder) }
 }
 
 impl Held {
@@ -66,7 +73,11 @@ impl Held {
         let failed = |error| DeviceError::System { path: path.to_owned(), step: "examined", error };
         let file = file.try_clone().map_err(failed)?;
         let mark = Mark::of(&file.metadata().map_err(failed)?);
-        Ok(Held { path: path.to_owned(), file, mark, has_warned: AtomicBool::new(false) })
+        let temperature = match mark {
+            Mark::Disk { number, .. } => folder_of(number).and_then(|folder| Temperature::of_disk(&folder)),
+            Mark::File { .. } => None,
+        };
+        Ok(Held { path: path.to_owned(), file, mark, temperature, has_warned: AtomicBool::new(false) })
     }
 
     /// The name that it was opened by.
@@ -112,13 +123,29 @@ impl Held {
         matches!(self.mark, Mark::Disk { number, .. } if is_protected_disk(number))
     }
 
+    /// Whether it changes in a way that someone has to look for: see [`Held::survey`].
+    pub(super) fn is_surveyed(&self) -> bool {
+        self.is_file() || self.temperature.is_some()
+    }
+
+    /// Reads the temperature of a disk; warns, once, if it is a file whose last name was removed.
+    pub(super) fn survey(&self) {
+        self.temperature.iter().for_each(Temperature::survey);
+        self.warn_if_nameless();
+    }
+
+    /// The temperature of the disk when it was last read.
+    pub(crate) fn kelvin(&self) -> Option<u16> {
+        self.temperature.as_ref()?.kelvin()
+    }
+
     /// Whether it is a file.
-    pub(super) fn is_file(&self) -> bool {
+    fn is_file(&self) -> bool {
         matches!(self.mark, Mark::File { .. })
     }
 
     /// Warns, once, if it is a file whose last name was removed.
-    pub(super) fn warn_if_nameless(&self) {
+    fn warn_if_nameless(&self) {
         let is_nameless = self.is_file() && self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0);
         if is_nameless && !self.has_warned.swap(true, Ordering::Relaxed) {
             let (path, process, descriptor) =

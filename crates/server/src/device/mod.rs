@@ -32,6 +32,7 @@ mod offload;
 mod open;
 mod space;
 mod sparse;
+mod temperature;
 mod usage;
 
 pub(crate) use atomic::torn_blocks;
@@ -39,6 +40,7 @@ pub(crate) use auxiliary::load_drive;
 pub(crate) use clock::DeviceClock;
 pub(crate) use erase::{Erase, Quote};
 pub use error::{DeviceError, Shortage};
+pub(crate) use held::Held;
 pub(crate) use identity::Identity;
 pub use in_use::User;
 pub use local::{Holes, LocalDevice, LocalDone, LocalOp, LocalOptions};

@@ -139,13 +139,13 @@ impl Usage {
     }
 }
 
-/// The thread that counts, and that looks whether files still have names. Dropping it ends the thread.
+/// The thread that counts, looks whether files still have names, and reads the temperature of disks. Dropping it ends the thread.
 pub(crate) struct Survey(Sender<Watched>);
 
 /// Something that the thread looks at, until all other references to it are gone.
 enum Watched {
     Usage(Weak<Usage>),
-    Name(Weak<Held>),
+    Held(Weak<Held>),
 }
 
 impl Watched {
@@ -153,7 +153,7 @@ impl Watched {
     fn survey(&self) -> bool {
         match self {
             Watched::Usage(usage) => usage.upgrade().inspect(|usage| usage.survey()).is_some(),
-            Watched::Name(held) => held.upgrade().inspect(|held| held.warn_if_nameless()).is_some(),
+            Watched::Held(held) => held.upgrade().inspect(|held| held.survey()).is_some(),
         }
     }
 }
@@ -171,10 +171,10 @@ impl Survey {
         self.0.send(Watched::Usage(usage)).expect("the thread lives as long as this");
     }
 
-    /// Warns when this file has lost its last name.
-    pub(crate) fn watch_name(&self, held: Weak<Held>) {
-        if held.upgrade().is_some_and(|held| held.is_file()) {
-            self.0.send(Watched::Name(held)).expect("the thread lives as long as this");
+    /// Warns when this file has lost its last name, and reads the temperature of this disk.
+    pub(crate) fn watch_held(&self, held: Weak<Held>) {
+        if held.upgrade().is_some_and(|held| held.is_surveyed()) {
+            self.0.send(Watched::Held(held)).expect("the thread lives as long as this");
         }
     }
 }

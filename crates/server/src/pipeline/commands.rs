@@ -26,6 +26,7 @@ use super::wires::{Wire, Wires};
 use super::{Origin, key_of, queue_of};
 use crate::account::Permit;
 use crate::connection::Connection;
+use crate::device::Held;
 use crate::log_throttle::LogThrottle;
 use crate::payload::{Payload, footprint};
 use crate::replies::{self, Deferred, ReplyRate, Wait};
@@ -42,6 +43,8 @@ use units::Instant;
 pub(super) struct Commands {
     /// The device's name, for the log.
     pub(super) device: Arc<str>,
+    /// Its file or disk.
+    pub(super) held: Option<Arc<Held>>,
     pub(super) switch: Switch<Origin>,
     pub(super) port: Port,
     pub(super) homes: Homes,
@@ -115,6 +118,9 @@ impl Commands {
         let Some(home) = home else { return self.wires.give_back(route.thread, payload) };
         if session.queue_id == 0 && sqe.opcode() == admin::IDENTIFY {
             home.tell_allocated(sqe.nsid());
+        }
+        if session.queue_id == 0 && sqe.opcode() == admin::GET_LOG_PAGE {
+            home.subsystem.set_temperature(self.held.as_ref().and_then(|held| held.kelvin()));
         }
         let data = payload.as_ref().map(Buffer::bytes);
         match home.subsystem.on_command(now, queue_of(key), sqe, data) {

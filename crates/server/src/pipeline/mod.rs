@@ -73,6 +73,7 @@ pub(crate) use peers::Peers;
 use crate::config::Limits;
 use crate::connections::load::Load;
 use crate::connections::message::ToConnections;
+use crate::device::Held;
 use crate::log_throttle::LogThrottle;
 use crate::mailbox::{Inbox, Mailbox};
 use crate::memory::Memory;
@@ -124,6 +125,8 @@ pub(crate) struct Parts {
     pub(crate) keeper: Option<Keeper>,
     /// The name by which the SSD is known again, if it has one.
     pub(crate) lasting_name: Option<String>,
+    /// Its file or disk.
+    pub(crate) held: Option<Arc<Held>>,
     /// Memory.
     pub(crate) memory: Memory,
     /// Bounds.
@@ -187,6 +190,7 @@ impl Pipeline {
         let device: Arc<str> = parts.name.into();
         let commands = Commands {
             device: Arc::clone(&device),
+            held: parts.held,
             switch: parts.switch,
             port: Port::new(index),
             homes: Homes::default(),

@@ -37,6 +37,7 @@ fn pipeline(policy: Box<dyn Policy>) -> Pipeline {
         limits: Limits::default(),
         keeper: None,
         lasting_name: None,
+        held: None,
         load: Load::default(),
         others: Vec::new(),
     };

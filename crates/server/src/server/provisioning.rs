@@ -177,7 +177,7 @@ impl Provisioning {
         provisioning.limits = (old.limits != new.limits || is_shared_anew).then_some(memory);
         for (slot, config, open, policy) in opened {
             let facts = open.facts.clone();
-            facts.held.iter().for_each(|held| topology.survey.watch_name(Arc::downgrade(held)));
+            facts.held.iter().for_each(|held| topology.survey.watch_held(Arc::downgrade(held)));
             let keeper = topology.keeper().cloned();
             let thread = start_pipeline(new, config, (slot, open, policy), (topology, keeper), memory.0)?;
             provisioning.ssds.push((slot, Ssd { name: config.name.clone(), facts, thread }));
@@ -405,7 +405,7 @@ fn start_pipeline(
     memory: Memory,
 ) -> Result<Thread<ToPipeline>, StartError> {
     let (name, lasting_name) = (device.name.clone(), lasting_name(&device.kind));
-    let limits = config.limits.clone();
+    let (limits, held) = (config.limits.clone(), open.facts.held.first().cloned());
     let start = move |reactor: &mut reactor::Reactor| open.start(Clock.now(), reactor);
     let others: Vec<_> =
         topology.others.iter().map(|other| (other.thread.mailbox.clone(), other.load.clone())).collect();
@@ -422,6 +422,7 @@ fn start_pipeline(
             reports,
             keeper,
             lasting_name,
+            held,
             memory,
             limits,
             load,
