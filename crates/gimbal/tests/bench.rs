@@ -182,7 +182,9 @@ fn a_signal_leaves_the_results() {
 
 fn ends_by(signals: &[&str], code: i32, interval: &str) {
     let target = null_target();
-    let mut command = gimbal();
+    // Whoever runs this test may ignore SIGHUP (nohup), and then the command would, too.
+    let mut command = std::process::Command::new("env");
+    command.arg("--default-signal=HUP").arg(gimbal().get_program());
     command.args(["bench", "--addr", &target.address().to_string(), "--runtime", "1000000", "--time_based"]);
     command.args(["--interval", interval, "--json", "-", "--job", "name=a", "--job", "name=b,stonewall"]);
     let mut child =

@@ -147,7 +147,7 @@ fn a_target_with_a_copied_configuration_takes_nothing_over_and_both_say_so() {
         Process::start_with_log(command.args(["serve", "--listen", "127.0.0.1:0", "-c"]).arg(config))
     };
     let (mut first, mut of_first) = start(&config);
-    of_first.await_line("registered for volumes");
+    of_first.await_line("the SSDs are registered for volumes");
     let (second, mut of_second) = start(&copy);
     of_second.await_line("has registered an SSD with the same UUID and is alive");
     of_first.await_line("wants to register SSDs of this target");
@@ -156,7 +156,7 @@ fn a_target_with_a_copied_configuration_takes_nothing_over_and_both_say_so() {
     // A target that starts at the first one's address, too, would be taken for it; the second one is not.
     first.signal("-TERM");
     assert!(first.wait().success());
-    of_second.await_line("registered for volumes");
+    of_second.await_line("the SSDs are registered for volumes");
     let listed = rack.ask(&["targets"]);
     assert!(listed.contains(&second.address().to_string()), "{listed}");
 }
