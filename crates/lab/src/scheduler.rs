@@ -340,6 +340,8 @@ mod tests {
         let found = CalibratedSsd::find(&path.display().to_string(), Path::new("/nowhere"));
         std::fs::remove_file(&path).expect("it was just written");
         let found = found.unwrap_or_else(|error| panic!("{error}"));
+        // A profile in a file is called as the file.
+        profile.name = path.file_stem().expect("it has a name").to_string_lossy().into_owned();
         assert_eq!(found.profile, profile);
         found
     }
@@ -349,10 +351,11 @@ mod tests {
         let ssd = changed_copy();
         let error = |scheduler: Scheduler| scheduler.setup(&ssd).expect_err("nobody did it").to_string();
         let said = error(Scheduler::Reflex);
-        assert!(
-            said.starts_with("reflex has no calibration for p3600. Make one with `gimbal lab calibrate"),
-            "{said}"
+        let begins = format!(
+            "reflex has no calibration for {}. Make one with `gimbal lab calibrate",
+            ssd.profile.name
         );
+        assert!(said.starts_with(&begins), "{said}");
         assert!(said.ends_with("for consumer-slc, dct983, dct983-b, p3600, pm1725a, sn200"), "{said}");
         assert!(
             error(Scheduler::Parda)

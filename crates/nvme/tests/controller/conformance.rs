@@ -210,9 +210,14 @@ fn a_write_protected_namespace_refuses_every_write() {
     let read_only = NamespaceInfo { read_only: true, ..NamespaceInfo::new(BlockSize::B4096, 8) };
     let mut world = World::new(config().with_namespace(2, read_only));
     let io = world.remote(&host(1)).io;
-    for (opcode, length) in [(nvm::WRITE, 4096), (nvm::WRITE_ZEROES, 0), (nvm::DATASET_MANAGEMENT, 16)] {
+    for (opcode, length) in [(nvm::WRITE, 4096), (nvm::WRITE_ZEROES, 0)] {
         let sqe = io_command(opcode, 0, 1).with_nsid(2);
         assert_eq!(world.tell(io, sqe, &vec![0; length]), Status::WRITE_PROTECTED, "{opcode:#x}");
+    }
+    // Attribute Deallocate; hints alone change nothing.
+    for (attributes, status) in [(4, Status::WRITE_PROTECTED), (1, Status::SUCCESS)] {
+        let sqe = Sqe::new(nvm::DATASET_MANAGEMENT).with_nsid(2).with_cdw10_15([0, attributes, 0, 0, 0, 0]);
+        assert_eq!(world.tell(io, sqe, &[0; 16]), status, "attributes {attributes:#x}");
     }
     for (opcode, length) in [(nvm::READ, 4096), (nvm::COMPARE, 4096), (nvm::VERIFY, 0)] {
         let sqe = io_command(opcode, 0, 1).with_nsid(2);
