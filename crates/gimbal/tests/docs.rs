@@ -106,7 +106,7 @@ fn run(command: &str, folder: &Path) -> Result<(), String> {
             Ok(())
         }
         // Against a target that is like the one that the page has started before.
-        ["gimbal", "bench", ref arguments @ ..] if !arguments.iter().any(|one| *one == "--help") => {
+        ["gimbal", "bench", ref arguments @ ..] if !arguments.contains(&"--help") => {
             let target = Process::start(
                 serve(&["--device", "disk.img", "--create", "--size", "64m"]).current_dir(folder),
             );
