@@ -26,6 +26,9 @@ use std::ops::Range;
 use tracing::error;
 use units::Instant;
 
+/// Upper bound for the holes that one look passes: the thread of the SSD waits meanwhile.
+const HOLES_MAX: usize = 4096;
+
 /// The length of one file.
 pub(super) struct FileEnd {
     file: File,
@@ -117,20 +120,18 @@ impl FileEnd {
         at
     }
 
-    /// The start of the hole that ends at `at`.
+    /// The start of the hole that ends at `at`. In a file of more than [`HOLES_MAX`] holes, the end of the last one that was looked at.
     fn hole_before(&self, at: u64) -> Option<u64> {
-        let (mut hole, mut from) = (None, 0);
-        while let Ok(start) = seek(&self.file, SeekFrom::Hole(from))
-            && start < at
-        {
+        let mut from = 0;
+        for _ in 0..HOLES_MAX {
+            let start = seek(&self.file, SeekFrom::Hole(from)).ok().filter(|start| *start < at)?;
             let end = seek(&self.file, SeekFrom::Data(start)).unwrap_or(u64::MAX);
             if end >= at {
-                hole = Some(start);
-                break;
+                return Some(start);
             }
             from = end;
         }
-        hole
+        Some(from)
     }
 }
 

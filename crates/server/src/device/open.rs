@@ -421,21 +421,19 @@ fn open_for(
     if writing == Writing::Never {
         return open(false).map(|file| Ok(Opened { file, read_only: true }));
     }
-    let why = match protection(path) {
-        Some(why) => why,
-        None => match open(true) {
-            Ok(file) => return Ok(Ok(Opened { file, read_only: false })),
-            Err(error) if is_refusal_to_write(&error) => match open(false) {
-                Ok(_) => error.to_string(),
-                Err(_) => return Err(error),
-            },
-            Err(error) => return Err(error),
+    // The open file is judged, not its name.
+    let why = match open(true) {
+        Ok(file) => match protection(&file.metadata()?) {
+            None => return Ok(Ok(Opened { file, read_only: false })),
+            Some(why) => why,
         },
+        Err(error) if is_refusal_to_write(&error) => error.to_string(),
+        Err(error) => return Err(error),
     };
+    let file = open(false)?;
     if writing == Writing::Must {
         return Ok(Err(DeviceError::ReadOnly { path: path.to_owned(), why }));
     }
-    let file = open(false)?;
     tracing::warn!(path = %path.display(), why, "it cannot be written and is served read-only");
     Ok(Ok(Opened { file, read_only: true }))
 }
@@ -444,9 +442,8 @@ fn is_refusal_to_write(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// The reason why a file or disk is not to be written although the system would open it for writing: root may open everything.
-fn protection(path: &Path) -> Option<String> {
-    let metadata = fs::metadata(path).ok()?;
+/// The reason why a file or disk is not to be written although the system has opened it for writing: root may open everything.
+fn protection(metadata: &Metadata) -> Option<String> {
     if metadata.file_type().is_block_device() {
         return is_protected_disk(metadata.rdev()).then(|| "the device is write-protected".to_owned());
     }
