@@ -147,10 +147,7 @@ impl Drive {
     }
 
     /// Makes what the streams need and what takes time: workloads, and buffers with data.
-    ///
-    /// # Errors
-    /// There is not enough memory.
-    pub(crate) fn prepare(&mut self, load: &Load) -> Result<(), BenchError> {
+    pub(crate) fn prepare(&mut self, load: &Load) {
         for running in &mut self.running {
             let job = &running.job;
             let region = running.place.expect("the job is connected").region;
@@ -170,10 +167,9 @@ impl Drive {
                 running.prepared.push((workload, buffers.collect()));
             }
         }
-        Ok(())
     }
 
-    /// What the controllers cannot give as the jobs want it.
+    /// Notes on limits of the controllers that are below what the jobs ask for.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for Running { job, controller, .. } in &self.running {

@@ -49,9 +49,9 @@ pub enum BenchError {
          use fewer connections (numjobs), a smaller iodepth, bs or size, or norandommap"
     )]
     Memory {
-        /// What the jobs need.
+        /// The memory that the jobs need.
         needed: Bytes,
-        /// What there is.
+        /// The memory that is available.
         available: Bytes,
     },
     /// A system call of this machine failed.

@@ -279,7 +279,7 @@ fn work(
     };
     let mut drive = Drive::connect(load, jobs)?;
     // All that takes time and memory is done before the common start.
-    drive.prepare(load)?;
+    drive.prepare(load);
     drive.notes().into_iter().for_each(|note| tell(Message::Note(note)));
     let (start, started) = mpsc::channel();
     tell(Message::Ready { start, waker: drive.waker() });

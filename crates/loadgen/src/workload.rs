@@ -152,7 +152,7 @@ impl Workload {
         };
         let directions = job.rw.directions();
         let first = job.first_step * in_units(job.bs.smallest()) % units;
-        // Who goes backwards begins at the end.
+        // A backward stream begins at the end.
         let first = if gap < 0 { units - in_units(job.bs.smallest()).min(units) } else { first };
         Workload {
             base: u64::from(clone) * increment,
