@@ -20,7 +20,7 @@ use std::thread;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const ENTRIES: &str = include_str!("docs/commands.txt");
 
-/// What is done for a command.
+/// The way in which a command is tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Way {
     /// Run this in its place.
@@ -174,7 +174,7 @@ fn every_command_in_the_pages_runs() {
             None => tasks.push((shown.clone(), page, shown)),
         }
     }
-    // What is the same when it is shorter is run once.
+    // Commands with the same shorter form are run once.
     let mut seen = BTreeSet::new();
     tasks.retain(|(.., command)| seen.insert(command.clone()));
     let (tasks, failed) = (Mutex::new(tasks.into_iter().enumerate()), Mutex::new(Vec::new()));

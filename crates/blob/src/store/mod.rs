@@ -122,7 +122,7 @@ pub enum StoreError {
     Damaged {
         /// The file.
         file: String,
-        /// What the database says of it.
+        /// The database's words.
         why: String,
     },
     /// The lease does not exist (any more). Nothing was done.

@@ -1,11 +1,11 @@
 //! The commands that a page shows: lines of fenced blocks that begin with a program, and code in the text that begins with one of ours.
 
-/// Whose lines are commands. All else in a fenced block is a file, an output or a picture.
+/// Programs whose lines in a fenced block are commands. All other lines there are files, outputs or pictures.
 const PROGRAMS: [&str; 14] = [
     "gimbal", "make", "cargo", "nvme", "modprobe", "perf", "taskset", "db_bench", "ldb", "sst_dump", "kill",
     "fio", "git", "mount",
 ];
-/// Whose code in the text is a command.
+/// Programs whose code in the text is a command.
 const OURS: [&str; 3] = ["gimbal", "make", "cargo"];
 
 /// All of a page, with spaces made even.

@@ -76,7 +76,7 @@ impl Subsystem {
         registered.of_equal && !registered.own
     }
 
-    /// Who of `names` there is besides `nqn`, or with it.
+    /// Sums up the `names` of an identifier, as the host `nqn` sees them.
     fn uses<'a>(&self, nqn: &Nqn, names: impl Iterator<Item = &'a Nqn>) -> Uses {
         let (rank, mut uses) = (self.is_named(nqn), Uses::default());
         for name in names {
@@ -89,7 +89,7 @@ impl Subsystem {
     }
 }
 
-/// Who has an identifier, as seen by a host that wants to use it.
+/// The holder of an identifier, as seen by a host that wants to use it.
 #[derive(Default)]
 struct Uses {
     /// This host.

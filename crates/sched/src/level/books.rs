@@ -27,7 +27,7 @@ const OUTSTANDING: u64 = 5;
 const SEEMS: u8 = 3;
 const SEEMED: u8 = 4;
 const SEEMED_MOST: u8 = 8;
-/// A busy tenant that is not served is busy for so many periods: longer, and its IOs may hang.
+/// Maximum number of periods for which a busy tenant that is not served still counts as busy. After that its IOs may hang.
 const UNSERVED_MOST: u8 = 40;
 /// A kind's share may be larger than fair by one part in this number.
 const UNEVEN: u64 = 16;

@@ -66,9 +66,9 @@ const LOSS_FOR_REACH: u64 = 7;
 const GAIN: u64 = 40;
 /// With every comparison the best loses one part in this number.
 const FORGET: u64 = 100;
-/// After so many comparisons in a row with the same busy tenants what was served with others is no bound any more.
+/// Number of comparisons in a row with the same busy tenants that end the bound from before their change.
 const UNDISTURBED: u32 = 4;
-/// The dearest IO is that of so many periods, or of twice as many: where little is served, one may take several.
+/// Periods over which the most expensive IO is remembered, at least; twice as many at most. Where little is served, one IO may take several.
 const DEAREST: u32 = 40;
 /// Fixed point: parts of a whole.
 const ONE: u64 = 1 << 16;

@@ -28,7 +28,7 @@ use units::{Instant, TenantId};
 pub(super) struct Place {
     pub(super) tenant: TenantId,
     pub(super) host: Arc<str>,
-    /// Who paid for it.
+    /// The account that it is charged to.
     pub(super) charged: Charged,
 }
 

@@ -5,7 +5,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Who else may write to a directory.
+/// Rights of other users in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Others {
     /// Others may add files, but not remove or rename those of the target: the sticky bit, as in `/tmp`.
