@@ -4,12 +4,18 @@ use crate::Count;
 use anyhow::{Context, Result, bail};
 use std::fmt::Write;
 
-/// So many percent may a count differ.
+/// Allowed difference of a count, in percent.
 pub(crate) const TOLERANCE_PERCENT: u64 = 2;
+
+/// Allowed difference of the calls of the C library where connection and SSD are on two threads, in percent: the threads meet in one of a
+/// few ways, with 6.7, 6.9 or 7.1 calls for a read, and one way can hold for a whole run and its repetitions.
+const APART_CALLS_TOLERANCE_PERCENT: u64 = 7;
+/// Part of the names of works on two threads.
+const APART: &str = ".apart.";
 
 const HEAD: &str = "\
 # Instructions of one unit of work, and its calls of the C library, as `make counts` found them.
-# `make test` fails when one differs by more than 2 %. docs/instruction-counts.md says what to do then.
+# `make test` fails when one differs by more than 2 % (7 % for the calls of two threads). docs/instruction-counts.md says what to do then.
 ";
 const COMPILER: &str = "compiler: ";
 
@@ -115,23 +121,25 @@ fn expect(word: &str, expected: &str) -> Result<()> {
 }
 
 /// Whether two counts are further apart than is allowed.
-fn differ(kept: u64, found: u64) -> bool {
-    kept.abs_diff(found) * 100 > kept * TOLERANCE_PERCENT
+fn differ(kept: u64, found: u64, percent: u64) -> bool {
+    kept.abs_diff(found) * 100 > kept * percent
 }
 
-/// A tenth is what rounding makes of less than that, unless there was no call.
-fn calls_differ(kept: u64, found: u64) -> bool {
-    differ(kept, found) && (kept == 0 || kept.abs_diff(found) > 1)
+/// Whether the calls of the work called `name`, in tenths, are further apart than is allowed. One tenth may be rounding, unless there was
+/// no call.
+fn calls_differ(name: &str, kept: u64, found: u64) -> bool {
+    let percent = if name.contains(APART) { APART_CALLS_TOLERANCE_PERCENT } else { TOLERANCE_PERCENT };
+    differ(kept, found, percent) && (kept == 0 || kept.abs_diff(found) > 1)
 }
 
 /// What is to be told of a line.
 fn changes(kept: &Line, found: &Line) -> Vec<String> {
     let (old, new) = (kept.count, found.count);
     let mut changes = Vec::new();
-    if differ(old.instructions, new.instructions) {
+    if differ(old.instructions, new.instructions, TOLERANCE_PERCENT) {
         changes.push(change(&found.name, "instructions", old.instructions as f64, new.instructions as f64));
     }
-    if calls_differ(old.calls_tenths, new.calls_tenths) {
+    if calls_differ(&found.name, old.calls_tenths, new.calls_tenths) {
         let tenths = |count: Count| count.calls_tenths as f64 / 10.0;
         changes.push(change(&found.name, "calls of the C library", tenths(old), tenths(new)));
     }
