@@ -27,7 +27,7 @@ use units::{Bytes, Instant, Nanos};
 const BACKGROUND: Nanos = Nanos::millis(1);
 
 /// Where the contents are.
-pub(super) enum Contents {
+pub(crate) enum Contents {
     /// In memory.
     Memory(SparseMemory),
     /// In a sparse file.
@@ -66,7 +66,7 @@ pub(crate) struct EmulatedDevice {
 
 impl EmulatedDevice {
     /// Makes an SSD on the given clock.
-    pub(super) fn new(model: Ssd, clock: DeviceClock, contents: Contents) -> EmulatedDevice {
+    pub(crate) fn new(model: Ssd, clock: DeviceClock, contents: Contents) -> EmulatedDevice {
         EmulatedDevice {
             model,
             clock,

@@ -14,7 +14,7 @@
 mod atomic;
 mod auxiliary;
 mod clock;
-mod emulated;
+pub(crate) mod emulated;
 mod erase;
 mod error;
 mod faulty;

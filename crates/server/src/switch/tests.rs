@@ -2,6 +2,7 @@
 
 mod bounds;
 mod clock;
+mod copy;
 mod erase;
 mod extra_reads;
 
