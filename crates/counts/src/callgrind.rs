@@ -56,7 +56,7 @@ fn run(work: &Work, units: u32, folder: &Path, options: &[&str]) -> Result<Vec<P
         .args(options)
         .arg(file)
         .arg(env::current_exe().context("this program cannot be found")?)
-        .args(["--work", work.name, "--units", &units.to_string()])
+        .args(["--work", &work.name, "--units", &units.to_string()])
         // The same surroundings everywhere.
         .env_clear()
         .env("PATH", env::var_os("PATH").unwrap_or_default())

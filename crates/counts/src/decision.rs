@@ -5,8 +5,7 @@
 //! IO is decided on its own: nothing is saved by looking at several at once.
 
 use sched::{
-    CalibratedConfig, Calibration, DeviceConstants, DeviceCosts, Done, ExtraRead, Fifo, Flashfq, Gimbal,
-    GimbalConfig, Io, IoId, IoKind, Level, LevelCalibrated, Mark, Next, Outcome, Policy, Priority, Reflex,
+    Done, ExtraRead, Io, IoId, IoKind, Mark, Next, Outcome, PapersDrive, Policy, Priority, Scheduler,
 };
 use std::collections::VecDeque;
 use units::{Bytes, Instant, Nanos, TenantId};
@@ -47,60 +46,6 @@ pub const MIXED: Load = Load {
 pub const PACED: Load =
     Load { name: "paced", depth: 8, pace: Nanos::micros(1), kinds: &[(IoKind::Read, Bytes::kib(128))] };
 
-/// The schedulers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheduler {
-    /// First in, first out.
-    None,
-    /// As published.
-    Gimbal,
-    /// Charging device time, by a calibration.
-    LevelCalibrated,
-    /// Charging device time, as measured.
-    Level,
-    /// ReFlex.
-    Reflex,
-    /// FlashFQ.
-    Flashfq,
-}
-
-impl Scheduler {
-    /// Its name in a configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scheduler::None => "none",
-            Scheduler::Gimbal => "gimbal",
-            Scheduler::LevelCalibrated => "level-calibrated",
-            Scheduler::Level => "level",
-            Scheduler::Reflex => "reflex",
-            Scheduler::Flashfq => "flashfq",
-        }
-    }
-
-    fn policy(self) -> Box<dyn Policy> {
-        let constants = DeviceConstants::DCT983;
-        match self {
-            Scheduler::None => Box::new(Fifo::default()),
-            Scheduler::Gimbal => Box::new(Gimbal::new(GimbalConfig::published(constants))),
-            Scheduler::LevelCalibrated => {
-                Box::new(LevelCalibrated::new(CalibratedConfig::new(constants, DeviceCosts::DCT983)))
-            }
-            Scheduler::Level => Box::new(Level::new()),
-            Scheduler::Reflex => {
-                Box::new(Reflex::new(calibration().reflex.expect("ReFlex is calibrated for this SSD")))
-            }
-            Scheduler::Flashfq => {
-                Box::new(Flashfq::new(calibration().flashfq.expect("FlashFQ is calibrated for this SSD")))
-            }
-        }
-    }
-}
-
-fn calibration() -> Calibration {
-    let text = include_str!("../../../calibrations/dct983.toml");
-    Calibration::parse(text, "calibrations/dct983.toml").expect("the repository's calibrations can be read")
-}
-
 /// A scheduler, the device behind it and the tenants in front of it.
 pub struct Switch {
     policy: Box<dyn Policy>,
@@ -114,9 +59,11 @@ pub struct Switch {
 
 impl Switch {
     /// All `tenants` have done an IO; sixteen of them, far apart, keep the load up.
-    pub fn new(scheduler: Scheduler, tenants: u32, load: Load) -> Switch {
+    pub fn new(scheduler: &Scheduler, tenants: u32, load: Load) -> Switch {
+        let setup = scheduler.set_up(&PapersDrive::new().facts());
+        let policy = setup.expect("everything is known of the drive").build();
         let mut switch = Switch {
-            policy: scheduler.policy(),
+            policy,
             load,
             now: Instant::ZERO,
             wake_at: None,
@@ -182,6 +129,6 @@ impl Switch {
 }
 
 /// Passes `ios` through a new scheduler.
-pub(crate) fn run(scheduler: Scheduler, load: Load, ios: u32) {
+pub(crate) fn run(scheduler: &Scheduler, load: Load, ios: u32) {
     Switch::new(scheduler, ACTIVE, load).run(ios);
 }

@@ -10,4 +10,4 @@ mod simulated;
 mod wire;
 mod work;
 
-pub use work::{Side, WORKS, Work};
+pub use work::{Side, Work, works};

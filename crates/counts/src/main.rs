@@ -6,7 +6,7 @@
 //!   counts --profile NAME  leaves callgrind's files of one work, to see where its instructions are
 //! ```
 //!
-//! `callgrind` runs this program once more, under valgrind, for each work of the list in `counts::WORKS`; `kept` is the file.
+//! `callgrind` runs this program once more, under valgrind, for each work of the list in `counts::works`; `kept` is the file.
 //! docs/instruction-counts.md says what is counted and what to do when a count changes.
 
 mod callgrind;
@@ -14,7 +14,7 @@ mod kept;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use counts::{WORKS, Work};
+use counts::{Work, works};
 use kept::{Counts, Line, TOLERANCE_PERCENT};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -76,13 +76,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(name) = &arguments.profile {
-        let files = callgrind::profile(named(name)?, &arguments.folder.join(name))?;
+        let files = callgrind::profile(&named(name)?, &arguments.folder.join(name))?;
         for file in files {
             println!("callgrind_annotate --auto=no {}", file.display());
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let mut found = Counts { compiler: COMPILER.to_owned(), lines: count_all(&WORKS, &arguments.folder)? };
+    let works = works();
+    let lines = count_all(&works, &arguments.folder)?;
+    let mut found = Counts { compiler: COMPILER.to_owned(), lines };
     let file = &arguments.file;
     if arguments.keep {
         let text = found.to_text();
@@ -94,7 +96,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let kept = Counts::parse(&text).with_context(|| format!("{}", file.display()))?;
     let tries = if kept.compiler == COMPILER { TRIES } else { 1 };
     for _ in 1..tries {
-        let again = WORKS.iter().filter(|work| work.names().any(|name| !kept.allows(&found, &name)));
+        let again = works.iter().filter(|work| work.names().any(|name| !kept.allows(&found, &name)));
         found.replace(count_all(again, &arguments.folder)?);
     }
     let Some(complaint) = kept.complaint(&found) else {
@@ -121,23 +123,23 @@ fn advice(kept_with: &str) -> String {
         .to_owned()
 }
 
-fn named(name: &str) -> Result<&'static Work> {
-    match WORKS.iter().find(|work| work.name == name) {
+fn named(name: &str) -> Result<Work> {
+    match works().into_iter().find(|work| work.name == name) {
         Some(work) => Ok(work),
         None => {
-            let names: Vec<&str> = WORKS.iter().map(|work| work.name).collect();
+            let names: Vec<String> = works().into_iter().map(|work| work.name).collect();
             bail!("no work is called {name:?}; there are {}", names.join(", "))
         }
     }
 }
 
 /// Counts works, as many at a time as there are processors.
-fn count_all(works: impl IntoIterator<Item = &'static Work>, folder: &Path) -> Result<Vec<Line>> {
+fn count_all<'w>(works: impl IntoIterator<Item = &'w Work>, folder: &Path) -> Result<Vec<Line>> {
     let works: Vec<&Work> = works.into_iter().collect();
     let (next, lines) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let count_some = || -> Result<()> {
         while let Some(work) = works.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let counts = callgrind::count(work, &folder.join(work.name))?;
+            let counts = callgrind::count(work, &folder.join(&work.name))?;
             let found = counts.into_iter().map(|(side, count)| Line {
                 name: work.name_of(side),
                 count,

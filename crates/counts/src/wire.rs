@@ -10,7 +10,8 @@
 use host::{
     Backend, ControllerId, ControllerOptions, Engine, Event, HostId, IoBuffer, Nqn, Operation, Request,
 };
-use server::config::{BackendChoice, Config, DEFAULT_NQN, DeviceKind, PolicyKind};
+use sched::Scheduler;
+use server::config::{BackendChoice, Config, DEFAULT_NQN, DeviceKind};
 use server::{Server, Shutdown};
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -48,7 +49,7 @@ pub(crate) fn run(operation: Operation, carrier: Carrier, burst: u32, ios: u32) 
     // On every machine the same.
     config.threads = Some(carrier.threads());
     // What a decision takes is counted apart, in virtual time: here it would depend on how fast the machine is.
-    config.devices[0].scheduler.policy = PolicyKind::None;
+    config.devices[0].scheduler.policy = Scheduler::NONE;
     let server = Server::start(config).expect("a target on loopback starts");
     let mut host = Host::connect(&server, carrier);
     let mut buffers: Vec<IoBuffer> =

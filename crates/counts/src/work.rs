@@ -1,21 +1,31 @@
 //! The list of what is counted.
 
-use crate::decision::{BACKLOGGED, LIGHT, MIXED, PACED, Scheduler};
+use crate::decision::{BACKLOGGED, LIGHT, Load, MIXED, PACED};
 use crate::wire::Carrier;
 use crate::{decision, pdu, simulated, wire};
 use host::Operation;
+use sched::Scheduler;
 
 /// Something that can be done any number of times.
 pub struct Work {
     /// Its name: the line of the file, less the side.
-    pub name: &'static str,
+    pub name: String,
     /// What one unit of it is, in a few words.
     pub about: &'static str,
     /// How many units a count is taken over.
     pub units: u32,
     /// Whose instructions count.
     pub sides: &'static [Side],
-    run: fn(u32),
+    run: Run,
+}
+
+/// How it is done.
+#[derive(Clone, Copy)]
+enum Run {
+    /// By itself.
+    Alone(fn(u32)),
+    /// A scheduler decides under a load.
+    Decision(&'static Scheduler, Load),
 }
 
 /// Whose instructions are counted.
@@ -56,20 +66,33 @@ impl Work {
 
     /// Prepares, does `units` of it, and clears up.
     pub fn run(&self, units: u32) {
-        (self.run)(units);
+        match self.run {
+            Run::Alone(run) => run(units),
+            Run::Decision(scheduler, load) => decision::run(scheduler, load, units),
+        }
     }
 
-    const fn on_one_thread(name: &'static str, units: u32, run: fn(u32), about: &'static str) -> Work {
-        Work { name, about, units, sides: &[Side::All], run }
+    fn on_one_thread(name: &str, units: u32, run: fn(u32), about: &'static str) -> Work {
+        Work { name: name.to_owned(), about, units, sides: &[Side::All], run: Run::Alone(run) }
     }
 
-    const fn over_the_wire(name: &'static str, run: fn(u32), about: &'static str) -> Work {
-        Work { name, about, units: WIRE_IOS, sides: &[Side::Host, Side::Target], run }
+    fn over_the_wire(name: &str, run: fn(u32), about: &'static str) -> Work {
+        Work { sides: &[Side::Host, Side::Target], ..Work::on_one_thread(name, WIRE_IOS, run, about) }
     }
 
     /// The host does what it does when all is on one thread.
-    const fn across_threads(name: &'static str, run: fn(u32), about: &'static str) -> Work {
-        Work { name, about, units: WIRE_IOS, sides: &[Side::Target, Side::Ssd], run }
+    fn across_threads(name: &str, run: fn(u32), about: &'static str) -> Work {
+        Work { sides: &[Side::Target, Side::Ssd], ..Work::on_one_thread(name, WIRE_IOS, run, about) }
+    }
+
+    fn decided(scheduler: &'static Scheduler, load: Load) -> Work {
+        Work {
+            name: format!("decision.{}.{}", scheduler.name, load.name),
+            about: "arrival, decisions and completion of one IO, 16 tenants",
+            units: DECISIONS,
+            sides: &[Side::All],
+            run: Run::Decision(scheduler, load),
+        }
     }
 }
 
@@ -79,86 +102,76 @@ const SIMULATED: u32 = 1 << 14;
 const WIRE_IOS: u32 = 1 << 11;
 const WRITE: Operation = Operation::Write { durable: false };
 
-/// Everything that is counted. The file is sorted by name.
-pub const WORKS: [Work; 28] = [
-    decided("decision.flashfq.backlogged", |ios| decision::run(Scheduler::Flashfq, BACKLOGGED, ios)),
-    decided("decision.flashfq.light", |ios| decision::run(Scheduler::Flashfq, LIGHT, ios)),
-    decided("decision.gimbal.backlogged", |ios| decision::run(Scheduler::Gimbal, BACKLOGGED, ios)),
-    decided("decision.gimbal.light", |ios| decision::run(Scheduler::Gimbal, LIGHT, ios)),
-    decided("decision.gimbal.mixed", |ios| decision::run(Scheduler::Gimbal, MIXED, ios)),
-    decided("decision.gimbal.paced", |ios| decision::run(Scheduler::Gimbal, PACED, ios)),
-    decided("decision.level-calibrated.backlogged", |ios| {
-        decision::run(Scheduler::LevelCalibrated, BACKLOGGED, ios)
-    }),
-    decided("decision.level-calibrated.light", |ios| decision::run(Scheduler::LevelCalibrated, LIGHT, ios)),
-    decided("decision.level-calibrated.mixed", |ios| decision::run(Scheduler::LevelCalibrated, MIXED, ios)),
-    decided("decision.level-calibrated.paced", |ios| decision::run(Scheduler::LevelCalibrated, PACED, ios)),
-    decided("decision.level.backlogged", |ios| decision::run(Scheduler::Level, BACKLOGGED, ios)),
-    decided("decision.level.light", |ios| decision::run(Scheduler::Level, LIGHT, ios)),
-    decided("decision.level.mixed", |ios| decision::run(Scheduler::Level, MIXED, ios)),
-    decided("decision.none.backlogged", |ios| decision::run(Scheduler::None, BACKLOGGED, ios)),
-    decided("decision.none.light", |ios| decision::run(Scheduler::None, LIGHT, ios)),
-    decided("decision.reflex.backlogged", |ios| decision::run(Scheduler::Reflex, BACKLOGGED, ios)),
-    decided("decision.reflex.light", |ios| decision::run(Scheduler::Reflex, LIGHT, ios)),
-    Work::on_one_thread(
-        "pdu.decode.command",
-        PDUS,
-        pdu::decode_commands,
-        "a command capsule, cut from a stream",
-    ),
-    Work::on_one_thread(
-        "pdu.decode.data",
-        PDUS,
-        pdu::decode_data,
-        "a C2HData PDU of 4 KiB, cut from a stream",
-    ),
-    Work::on_one_thread(
-        "pdu.encode.command",
-        PDUS,
-        pdu::encode_commands,
-        "a command capsule, laid for sending",
-    ),
-    Work::on_one_thread(
-        "pdu.encode.data",
-        PDUS,
-        pdu::encode_data,
-        "a C2HData PDU of 4 KiB, laid for sending",
-    ),
-    Work::on_one_thread("ssd.read", SIMULATED, simulated::reads, "a simulated 4 KiB random read, QD 32"),
-    Work::over_the_wire(
-        "wire.read.qd1",
-        |ios| wire::run(Operation::Read, Carrier::Ssd, 1, ios),
-        "a 4 KiB read, one at a time",
-    ),
-    Work::over_the_wire(
-        "wire.read.qd8",
-        |ios| wire::run(Operation::Read, Carrier::Ssd, 8, ios),
-        "a 4 KiB read, eight at a time",
-    ),
-    Work::across_threads(
-        "wire.read.qd8.apart",
-        |ios| wire::run(Operation::Read, Carrier::Other, 8, ios),
-        "a 4 KiB read, eight at a time, connection and SSD on two threads",
-    ),
-    Work::over_the_wire(
-        "wire.write.qd1",
-        |ios| wire::run(WRITE, Carrier::Ssd, 1, ios),
-        "a 4 KiB write, one at a time",
-    ),
-    Work::over_the_wire(
-        "wire.write.qd8",
-        |ios| wire::run(WRITE, Carrier::Ssd, 8, ios),
-        "a 4 KiB write, eight at a time",
-    ),
-    Work::across_threads(
-        "wire.write.qd8.apart",
-        |ios| wire::run(WRITE, Carrier::Other, 8, ios),
-        "a 4 KiB write, eight at a time, connection and SSD on two threads",
-    ),
-];
+/// Schedulers that are also counted where IOs wait for tokens, and where they are of several kinds.
+const PACING: [&Scheduler; 3] = [Scheduler::GIMBAL, Scheduler::LEVEL_CALIBRATED, Scheduler::LEVEL];
 
-const fn decided(name: &'static str, run: fn(u32)) -> Work {
-    Work::on_one_thread(name, DECISIONS, run, "arrival, decisions and completion of one IO, 16 tenants")
+/// Everything that is counted, sorted by name as the file is: every scheduler of the table, and the rest.
+pub fn works() -> Vec<Work> {
+    let mut works = vec![
+        Work::on_one_thread(
+            "pdu.decode.command",
+            PDUS,
+            pdu::decode_commands,
+            "a command capsule, cut from a stream",
+        ),
+        Work::on_one_thread(
+            "pdu.decode.data",
+            PDUS,
+            pdu::decode_data,
+            "a C2HData PDU of 4 KiB, cut from a stream",
+        ),
+        Work::on_one_thread(
+            "pdu.encode.command",
+            PDUS,
+            pdu::encode_commands,
+            "a command capsule, laid for sending",
+        ),
+        Work::on_one_thread(
+            "pdu.encode.data",
+            PDUS,
+            pdu::encode_data,
+            "a C2HData PDU of 4 KiB, laid for sending",
+        ),
+        Work::on_one_thread("ssd.read", SIMULATED, simulated::reads, "a simulated 4 KiB random read, QD 32"),
+        Work::over_the_wire(
+            "wire.read.qd1",
+            |ios| wire::run(Operation::Read, Carrier::Ssd, 1, ios),
+            "a 4 KiB read, one at a time",
+        ),
+        Work::over_the_wire(
+            "wire.read.qd8",
+            |ios| wire::run(Operation::Read, Carrier::Ssd, 8, ios),
+            "a 4 KiB read, eight at a time",
+        ),
+        Work::across_threads(
+            "wire.read.qd8.apart",
+            |ios| wire::run(Operation::Read, Carrier::Other, 8, ios),
+            "a 4 KiB read, eight at a time, connection and SSD on two threads",
+        ),
+        Work::over_the_wire(
+            "wire.write.qd1",
+            |ios| wire::run(WRITE, Carrier::Ssd, 1, ios),
+            "a 4 KiB write, one at a time",
+        ),
+        Work::over_the_wire(
+            "wire.write.qd8",
+            |ios| wire::run(WRITE, Carrier::Ssd, 8, ios),
+            "a 4 KiB write, eight at a time",
+        ),
+        Work::across_threads(
+            "wire.write.qd8.apart",
+            |ios| wire::run(WRITE, Carrier::Other, 8, ios),
+            "a 4 KiB write, eight at a time, connection and SSD on two threads",
+        ),
+    ];
+    for scheduler in Scheduler::ALL {
+        works.extend([LIGHT, BACKLOGGED].map(|load| Work::decided(scheduler, load)));
+    }
+    for scheduler in PACING {
+        works.extend([MIXED, PACED].map(|load| Work::decided(scheduler, load)));
+    }
+    works.sort_by(|one, next| one.name.cmp(&next.name));
+    works
 }
 
 #[cfg(test)]
@@ -167,13 +180,13 @@ mod tests {
 
     #[test]
     fn every_work_can_be_done() {
-        for work in &WORKS {
+        for work in works() {
             work.run(64);
         }
     }
 
     #[test]
-    fn the_list_is_sorted_and_has_no_name_twice() {
-        assert!(WORKS.is_sorted_by(|one, next| one.name < next.name));
+    fn no_name_is_there_twice() {
+        assert!(works().is_sorted_by(|one, next| one.name < next.name));
     }
 }

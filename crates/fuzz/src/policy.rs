@@ -9,11 +9,12 @@
 use crate::input::Input;
 use crate::peers;
 use sched::{
-    Backlog, Bfq, CalibratedConfig, Cost, Credit, DeviceConstants, DeviceCosts, Done, ExtraRead, Fifo,
-    Gimbal, GimbalConfig, GimbalOrder, Halvings, InFlightLimits, Io, IoCost, IoId, IoKind, Kyber, Level,
-    LevelCalibrated, Mark, MqDeadline, Next, Order, Outcome, Policy, Priority, RoundConfig, Share, Ticket,
+    Backlog, CalibratedConfig, Cost, Credit, DeviceConstants, DeviceCosts, Done, ExtraRead, GimbalConfig,
+    GimbalOrder, Halvings, InFlightLimits, Io, IoId, IoKind, Mark, Next, Order, Outcome, PapersDrive, Policy,
+    Priority, RoundConfig, Scheduler, Share, Ticket,
 };
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::LazyLock;
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 
 const TENANTS: u32 = 6;
@@ -28,39 +29,25 @@ pub(crate) const LATENCY_MAX: u64 = 3_600_000_000_000;
 /// Most wake-ups without anything to submit, before all IOs must have ended.
 const IDLE_WAKES_MAX: u32 = 20_000;
 
+/// No machine runs for longer.
+const CENTURY: Instant = Instant(3_200_000_000_000_000_000);
+
 /// The most extra reads at once.
 const EXTRA_READS_MAX: usize = 1024;
+
+/// The drive that the usual constants are of.
+static DRIVE: LazyLock<PapersDrive> = LazyLock::new(PapersDrive::new);
 
 /// The target.
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let policy: Box<dyn Policy> = match input.below(12) {
-        0 => Box::new(Fifo::default()),
-        1 => {
-            let config = gimbal(&mut input);
-            if config.check().is_err() {
-                return;
-            }
-            Box::new(Gimbal::new(config))
-        }
-        2 | 3 => {
-            let config = level(&mut input);
-            if config.check().is_err() {
-                return;
-            }
-            Box::new(LevelCalibrated::new(config))
-        }
-        4 | 6 => Box::new(Level::new()),
-        5 => Box::new(Gimbal::new(GimbalConfig::published(DeviceConstants::DCT983))),
-        8 => Box::new(IoCost::new(peers::io_cost(&mut input))),
-        9 => Box::new(MqDeadline::new(peers::mq_deadline(&mut input))),
-        11 => Box::new(Bfq::new(peers::bfq(&mut input))),
-        10 => Box::new(Kyber::new(peers::kyber(&mut input))),
-        _ => Box::new(LevelCalibrated::new(CalibratedConfig::new(
-            DeviceConstants::DCT983,
-            DeviceCosts::DCT983,
-        ))),
-    };
+    let row = input.pick(&Scheduler::ALL);
+    let usual = row.set_up(&DRIVE.facts()).expect("everything is known of the drive");
+    let setup = if input.one_in(4) { usual } else { peers::any(row, &mut input).unwrap_or(usual) };
+    if setup.check().is_err() {
+        return;
+    }
+    let policy = setup.build();
     let mut run = Run {
         policy,
         now: Instant(input.below(2000).into()),
@@ -101,7 +88,7 @@ fn any_round(input: &mut Input<'_>) -> RoundConfig {
     }
 }
 
-fn gimbal(input: &mut Input<'_>) -> GimbalConfig {
+pub(crate) fn gimbal(input: &mut Input<'_>) -> GimbalConfig {
     let device = any_device(input);
     GimbalConfig {
         device,
@@ -121,7 +108,7 @@ fn gimbal(input: &mut Input<'_>) -> GimbalConfig {
     }
 }
 
-fn level(input: &mut Input<'_>) -> CalibratedConfig {
+pub(crate) fn level_calibrated(input: &mut Input<'_>) -> CalibratedConfig {
     CalibratedConfig {
         device: any_device(input),
         costs: any_costs(input),
@@ -203,8 +190,10 @@ impl Run {
                 self.now += Nanos(input.long() % longest);
             }
             26 => {
-                // Exactly the time the scheduler named, or one nanosecond before it.
-                if let Next::WakeAt(moment) = self.ask() {
+                // Exactly the time the scheduler named, or one nanosecond before it; a share may be so small that it never comes.
+                if let Next::WakeAt(moment) = self.ask()
+                    && moment < CENTURY
+                {
                     let early = Nanos(input.below(2).into());
                     self.now = self.now.max(Instant(moment.0 - early.0));
                 }

@@ -20,7 +20,7 @@ use nvme::pdu::{
 use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Cqe, Direction, Nqn, Sgl, Sqe, Status};
-use server::config::{Config, PolicyKind};
+use server::config::{Config, offered};
 use server::{Server, ServerHandle};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -152,7 +152,8 @@ fn step(server: &ServerHandle, peers: &mut Vec<Peer>, input: &mut Input<'_>) {
             peers[at].is_proper = false;
         }
         _ => {
-            let kind = input.pick(&[PolicyKind::Level, PolicyKind::Gimbal, PolicyKind::None]);
+            let rows: Vec<_> = offered().filter(|row| !row.needs_calibration()).collect();
+            let kind = input.pick(&rows);
             server.set_policy(0, kind).unwrap_or_else(|error| panic!("{error}"));
         }
     }

@@ -16,10 +16,10 @@ use crate::{state_dir, statistics};
 use anyhow::{Context, Error, bail, ensure};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use sched::Former;
+use sched::{Former, Scheduler};
 use server::config::{
     BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, Lines,
-    LogConfig, LogFormat, PolicyKind, Speed,
+    LogConfig, LogFormat, Speed,
 };
 use server::{EscapedLines, ReloadError, Server, ServerHandle, Shutdown};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGXFSZ};
@@ -87,7 +87,7 @@ pub(crate) struct Args {
     nqn: Option<String>,
     /// Scheduler: decides which IO goes to the SSD next, and when
     #[arg(long, value_name = "NAME", value_parser = Schedulers, conflicts_with = "config")]
-    scheduler: Option<PolicyKind>,
+    scheduler: Option<&'static Scheduler>,
     /// What `gimbal ssdtest` found of the device (its profile.toml), for level: it begins with that instead of with guesses
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     prior: Option<PathBuf>,
@@ -124,14 +124,14 @@ pub(crate) struct Args {
 pub(crate) struct Schedulers;
 
 impl TypedValueParser for Schedulers {
-    type Value = PolicyKind;
+    type Value = &'static Scheduler;
 
     fn parse_ref(
         &self,
         command: &clap::Command,
         argument: Option<&clap::Arg>,
         value: &std::ffi::OsStr,
-    ) -> Result<PolicyKind, clap::Error> {
+    ) -> Result<&'static Scheduler, clap::Error> {
         if let Some((old, Former { now, what })) =
             value.to_str().and_then(|old| Some((old, Former::named(old)?)))
         {
@@ -140,12 +140,12 @@ impl TypedValueParser for Schedulers {
         }
         let known = PossibleValuesParser::new(self.possible_values().into_iter().flatten());
         let name = known.parse_ref(command, argument, value)?;
-        Ok(PolicyKind::ALL.into_iter().find(|kind| kind.name() == name).expect("it is one of these names"))
+        Ok(Scheduler::named(&name).expect("it is one of these names"))
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let shown = |kind: PolicyKind| PossibleValue::new(kind.name()).help(kind.about());
-        Some(Box::new(PolicyKind::ALL.into_iter().map(shown)))
+        let shown = |row: &'static Scheduler| PossibleValue::new(row.name).help(row.about);
+        Some(Box::new(server::config::offered().map(shown)))
     }
 }
 

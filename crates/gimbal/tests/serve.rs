@@ -107,7 +107,9 @@ fn an_old_name_of_a_scheduler_is_answered_with_the_new_one() {
     let unknown = output(&["serve", "--device", "null", "--scheduler", "fifo"]);
     let said = String::from_utf8_lossy(&unknown.stderr);
     assert!(
-        said.contains("level, gimbal, gimbal-text, level-calibrated, reflex, flashfq, mclock, none"),
+        said.contains(
+            "level, gimbal, gimbal-text, level-calibrated, reflex, flashfq, mclock, spdk-qos, mq-deadline"
+        ),
         "{said}"
     );
 }

@@ -87,16 +87,16 @@ fn group(of: &Group, size: f64) -> GroupRecord {
 
 /// Only schedulers that measure the SSD show their state.
 fn time_series(scheduler: Scheduler, size: f64) -> Vec<SchedulerPoint> {
-    let points = if scheduler == Scheduler::None { 0 } else { 10 };
+    let points = if scheduler == Scheduler::NONE { 0 } else { 10 };
     let point = |n: u32| SchedulerPoint {
         second: f64::from(n) * 0.05 - 0.1,
         read_ewma_us: (n > 3).then_some(90.0 * size),
         read_threshold_us: 400.0 - 10.0 * f64::from(n),
         write_ewma_us: None,
         write_threshold_us: 500.0,
-        target_mb_per_s: (scheduler != Scheduler::LevelCalibrated).then_some(1000.0 + f64::from(n)),
+        target_mb_per_s: (scheduler != Scheduler::LEVEL_CALIBRATED).then_some(1000.0 + f64::from(n)),
         write_cost: 9.0 - f64::from(n) / 2.0,
-        fragmentation: (scheduler == Scheduler::LevelCalibrated).then_some(1.0 - f64::from(n) / 10.0),
+        fragmentation: (scheduler == Scheduler::LEVEL_CALIBRATED).then_some(1.0 - f64::from(n) / 10.0),
     };
     (0..points).map(point).collect()
 }

@@ -140,7 +140,7 @@ impl Planner<'_> {
         let counts = vec![workloads.len() as u32];
         let tenants = workloads.into_iter().map(|workload| TenantSpec::new("alone", workload)).collect();
         let seed = self.experiment.seeds[0];
-        let world = self.world(ssd, condition, Scheduler::None, tenants, self.experiment.alone, seed);
+        let world = self.world(ssd, condition, Scheduler::NONE, tenants, self.experiment.alone, seed);
         let label = format!("{}: alone", self.experiment.name);
         self.runs.push(Run { world, purpose, counts, label });
         self.runs.len() - 1

@@ -98,7 +98,7 @@ mod tests {
 
     fn made(tenants: u32) -> World {
         let ssd = CalibratedSsd::find("dct983", Path::new("")).expect("it is built in");
-        let setup = Scheduler::Level.setup(&ssd).expect("it needs no calibration");
+        let setup = Scheduler::LEVEL.setup(&ssd).expect("it needs no calibration");
         world(&ssd.profile, &setup, tenants, Nanos::millis(20))
     }
 

@@ -19,7 +19,7 @@ fn quick_mix() -> u64 {
 #[test]
 fn a_case_judged_again_gives_the_same_verdict() {
     let seed = quick_mix();
-    assert_eq!(judged(Scheduler::None, &[seed]), judged(Scheduler::None, &[seed]));
+    assert_eq!(judged(Scheduler::NONE, &[seed]), judged(Scheduler::NONE, &[seed]));
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn first_in_first_out_wastes_nothing_and_is_found_unfair() {
         })
         .take(3)
         .collect();
-    let verdicts = judged(Scheduler::None, &seeds);
+    let verdicts = judged(Scheduler::NONE, &seeds);
     let summary = Summary::of(&verdicts);
     let gap = summary.row("gap").expect("mixes have one");
     assert!(gap.worst > 0.3 && !gap.met, "{gap:?}: {verdicts:#?}");
@@ -50,7 +50,7 @@ fn first_in_first_out_wastes_nothing_and_is_found_unfair() {
 #[test]
 fn what_needs_a_calibration_cannot_be_judged() {
     let refusal =
-        judge(Scheduler::Reflex, Told::Nothing, &[1], &|_| ()).expect_err("there is no calibration");
+        judge(Scheduler::REFLEX, Told::Nothing, &[1], &|_| ()).expect_err("there is no calibration");
     assert!(matches!(refusal, JudgeError::NotCalibrated(_)));
     assert!(refusal.to_string().starts_with("reflex needs a calibration"), "{refusal}");
 }

@@ -12,7 +12,7 @@ fn judged(scheduler: Scheduler, seeds: &[u64]) -> Vec<Verdict> {
 
 #[test]
 fn level_is_fair_again_five_seconds_after_the_ssd_has_changed() {
-    for verdict in judged(Scheduler::Level, &CASES) {
+    for verdict in judged(Scheduler::LEVEL, &CASES) {
         let after = [verdict.fair_after_change_s, verdict.fair_after_return_s];
         assert!(
             after.iter().all(|seconds| seconds.is_some_and(|seconds| seconds <= 5.0)),
@@ -24,11 +24,11 @@ fn level_is_fair_again_five_seconds_after_the_ssd_has_changed() {
 
 #[test]
 fn a_scheduler_that_shares_nothing_is_unfair_before_and_after() {
-    let verdicts = judged(Scheduler::None, &CASES[..1]);
+    let verdicts = judged(Scheduler::NONE, &CASES[..1]);
     let gaps = verdicts[0].phase_gaps.expect("an SSD that changes has phases");
     assert!(gaps.iter().all(|gap| *gap > 0.15), "{verdicts:?}");
     assert_eq!(verdicts[0].fair_after_change_s, Some(8.0), "never");
-    assert_eq!(verdicts, judged(Scheduler::None, &CASES[..1]), "the same every time");
+    assert_eq!(verdicts, judged(Scheduler::NONE, &CASES[..1]), "the same every time");
 }
 
 /// Otherwise no share changes, and nothing is judged.

@@ -36,7 +36,7 @@ fn level_is_nearly_fair_on_drives_that_nobody_calibrated() {
     let (references, next) = (references(), AtomicUsize::new(0));
     let cases: Vec<(&u64, &Reference)> = references.iter().collect();
     let judge = |(seed, reference): &(&u64, &Reference)| {
-        judge_against(Scheduler::Level, Told::Nothing, &Case::of(**seed), reference)
+        judge_against(Scheduler::LEVEL, Told::Nothing, &Case::of(**seed), reference)
             .unwrap_or_else(|error| panic!("{error}"))
     };
     let verdicts: Vec<Verdict> = thread::scope(|scope| {

@@ -50,7 +50,7 @@ fn assert_bounds(verdicts: &[Verdict], bounds: &[(&str, Bound, &str)]) {
 fn level_is_on_three_hundred_random_cases_what_it_was() {
     let seeds: Vec<u64> = CASES.collect();
     let verdicts =
-        judge(Scheduler::Level, Told::Nothing, &seeds, &|_| ()).unwrap_or_else(|error| panic!("{error}"));
+        judge(Scheduler::LEVEL, Told::Nothing, &seeds, &|_| ()).unwrap_or_else(|error| panic!("{error}"));
     assert_bounds(
         &verdicts,
         &[
@@ -75,7 +75,7 @@ fn level_is_on_three_hundred_random_cases_what_it_was() {
 fn level_follows_as_many_ssds_that_change_as_it_did() {
     let seeds: Vec<u64> = CHANGING.collect();
     let verdicts =
-        judge_changing(Scheduler::Level, &seeds, &|_| ()).unwrap_or_else(|error| panic!("{error}"));
+        judge_changing(Scheduler::LEVEL, &seeds, &|_| ()).unwrap_or_else(|error| panic!("{error}"));
     assert_bounds(
         &verdicts,
         &[

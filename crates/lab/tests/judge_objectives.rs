@@ -10,7 +10,7 @@ use lab::scheduler::Scheduler;
 fn what_level_says_that_it_keeps_is_kept() {
     let seeds: Vec<u64> = (96_001..=96_024).collect();
     let verdicts =
-        judge_objectives(Scheduler::Level, &seeds, &|_| {}).unwrap_or_else(|error| panic!("{error}"));
+        judge_objectives(Scheduler::LEVEL, &seeds, &|_| {}).unwrap_or_else(|error| panic!("{error}"));
     let summary = ObjectiveSummary::of(&verdicts);
     let replays: Vec<String> = verdicts
         .iter()
@@ -29,7 +29,7 @@ fn what_level_says_that_it_keeps_is_kept() {
 #[ignore = "three runs of 15 s: most of a minute where nothing is optimised"]
 fn a_scheduler_without_objectives_says_nothing() {
     let verdicts =
-        judge_objectives(Scheduler::None, &[96_002], &|_| {}).unwrap_or_else(|error| panic!("{error}"));
+        judge_objectives(Scheduler::NONE, &[96_002], &|_| {}).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(verdicts.len(), 1);
     assert_eq!(verdicts[0].said, Said::Unknown);
 }

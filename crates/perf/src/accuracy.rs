@@ -135,7 +135,7 @@ fn simulate(arrival: Arrival) -> Result<Simulated> {
         seed: SEED,
         profile: Profile::default(),
         condition: Condition::Clean,
-        policy: PolicyChoice::None,
+        policy: PolicyChoice::none(),
         auxiliary: None,
         clients: ClientChoice::Credits,
         // No network.

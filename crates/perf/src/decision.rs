@@ -10,7 +10,8 @@ use crate::machine::thread_time;
 use crate::measure::{Bench, Goal, Line, Measure, Reading};
 use crate::rounds::Rounds;
 use anyhow::Result;
-use counts::decision::{ACTIVE, BACKLOGGED, LIGHT, Scheduler, Switch};
+use counts::decision::{ACTIVE, BACKLOGGED, LIGHT, Switch};
+use sched::Scheduler;
 
 /// Both lines.
 pub(crate) const DECISION: Measure = Measure {
@@ -32,9 +33,9 @@ const WARM_UP: u32 = 50_000;
 fn decision(bench: &Bench) -> Result<Vec<Reading>> {
     let mut most_expensive: Option<(Rounds, Rounds)> = None;
     let (mut costs, mut scales) = (Vec::new(), Vec::new());
-    let schedulers = [Scheduler::Level, Scheduler::LevelCalibrated];
+    let schedulers = [Scheduler::LEVEL, Scheduler::LEVEL_CALIBRATED];
     for (scheduler, load) in schedulers.into_iter().flat_map(|of| [(of, LIGHT), (of, BACKLOGGED)]) {
-        let name = format!("{} {}", scheduler.name(), load.name);
+        let name = format!("{} {}", scheduler.name, load.name);
         let (mut few, mut crowd) =
             (Switch::new(scheduler, ACTIVE, load), Switch::new(scheduler, CROWD, load));
         few.run(WARM_UP);

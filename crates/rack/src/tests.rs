@@ -50,7 +50,7 @@ fn world(name: char, scheduler: PolicyChoice) -> World {
 }
 
 fn gimbal() -> PolicyChoice {
-    PolicyChoice::Gimbal(GimbalConfig::published(DeviceConstants::from(&Profile::default().switch)))
+    PolicyChoice::from(GimbalConfig::published(DeviceConstants::from(&Profile::default().switch)))
 }
 
 fn total(results: &Results) -> u64 {
@@ -67,11 +67,11 @@ fn a_seed_repeats_a_run() {
 
 #[test]
 fn every_database_goes_on_with_every_workload_and_scheduler() {
-    for scheduler in [PolicyChoice::None, gimbal(), PolicyChoice::Level(Learnt::default())] {
+    for scheduler in [PolicyChoice::none(), gimbal(), PolicyChoice::from(Learnt::default())] {
         for name in ['a', 'b', 'c', 'd', 'f'] {
             let results = run(&world(name, scheduler.clone()));
             let least = results.operations.iter().min().expect("databases");
-            assert!(*least > 50, "{name} {}: {:?}", scheduler.name(), results.operations);
+            assert!(*least > 50, "{name} {}: {:?}", scheduler.scheduler().name, results.operations);
             assert_eq!(total(&results), results.all().len());
             assert_eq!(results.ios[1] > 0, name != 'c', "{name}: {:?}", results.ios);
             assert!(!results.kinds.contains_key(&Kind::Scan));
@@ -89,7 +89,7 @@ fn without_balancing_only_primaries_are_read() {
 
 #[test]
 fn databases_that_share_ssds_are_slower() {
-    let alone = run(&World { databases: 1, threads: 64, ..world('b', PolicyChoice::None) });
-    let shared = run(&World { databases: 6, threads: 64, ..world('b', PolicyChoice::None) });
+    let alone = run(&World { databases: 1, threads: 64, ..world('b', PolicyChoice::none()) });
+    let shared = run(&World { databases: 6, threads: 64, ..world('b', PolicyChoice::none()) });
     assert!(total(&shared) < 5 * total(&alone), "{} {}", total(&shared), total(&alone));
 }

@@ -35,9 +35,11 @@ mod mclock;
 mod mq_deadline;
 mod none;
 mod objective;
+mod papers_drive;
 mod policy;
 mod queues;
 mod reflex;
+mod registry;
 mod requests;
 mod spdk_qos;
 mod view;
@@ -68,8 +70,10 @@ pub use mclock::{Mclock, MclockConfig};
 pub use mq_deadline::{MqDeadline, MqDeadlineConfig};
 pub use none::Fifo;
 pub use objective::{Admitted, Objective, Percentile, Refused, Slo};
+pub use papers_drive::PapersDrive;
 pub use policy::{Backlog, Credit, Next, Order, Policy, Share, Ticket};
 pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, SupplyPoint, TokenRate};
+pub use registry::{Factory, Facts, Missing, Needs, Scheduler, Setup, SpdkQosConfig, Unconfigured};
 pub use spdk_qos::SpdkQos;
 pub use view::{
     Congestion, MonitorView, ObjectiveState, ObjectiveView, PacingView, SsdView, TenantView, TimeInFlightView,

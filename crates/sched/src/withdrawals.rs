@@ -3,53 +3,23 @@
 extern crate std;
 
 use crate::lines::touched;
-use crate::{
-    Bfq, BfqConfig, CalibratedConfig, DeviceConstants, DeviceCosts, Done, Fifo, Flashfq, FlashfqConfig,
-    Gimbal, GimbalConfig, Io, IoCost, IoCostConfig, IoCostRates, IoId, IoKind, Kyber, Level, LevelCalibrated,
-    LinearCost, Mark, Mclock, Millitokens, MqDeadline, MqDeadlineConfig, Next, Outcome, Policy, Priority,
-    Reflex, ReflexConfig, SpdkQos, SupplyPoint, Ticket, TokenRate,
-};
+use crate::{Done, Io, IoId, IoKind, Mark, Next, Outcome, PapersDrive, Policy, Priority, Scheduler, Ticket};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
-use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
+use units::{Bytes, Instant, Nanos, TenantId};
 
 const TENANTS: u64 = 3;
 
 /// Every scheduler, new.
 fn every() -> Vec<(&'static str, Box<dyn Policy>)> {
-    let device = DeviceConstants::DCT983;
-    let cost = LinearCost { base: Nanos::micros(10), per_kib: Nanos(100) };
-    let flashfq = FlashfqConfig {
-        reads: cost,
-        writes: cost,
-        depth: 4,
-        throttle: Nanos::micros(500),
-        anticipation: Nanos::micros(200),
+    let drive = PapersDrive::new();
+    let new = |row: &'static Scheduler| {
+        let setup = row.set_up(&drive.facts()).expect("everything is known of the drive");
+        (row.name, setup.build())
     };
-    let rate = TokenRate::tokens_per_sec(100_000);
-    let point = SupplyPoint { latency_p95: Nanos::micros(500), mixed: rate, read_only: rate };
-    let reflex = ReflexConfig::new(Millitokens::TOKEN, Millitokens::tokens(10), vec![point]);
-    let rates = IoCostRates { rate: ByteRate(1_000_000_000), random_iops: 200_000 };
-    vec![
-        ("none", Box::new(Fifo::default()) as Box<dyn Policy>),
-        ("gimbal", Box::new(Gimbal::new(GimbalConfig::published(device)))),
-        (
-            "level-calibrated",
-            Box::new(LevelCalibrated::new(CalibratedConfig::new(device, DeviceCosts::DCT983))),
-        ),
-        ("level", Box::new(Level::new())),
-        ("flashfq", Box::new(Flashfq::new(flashfq))),
-        ("reflex", Box::new(Reflex::new(reflex))),
-        ("mclock", Box::new(Mclock::default())),
-        ("spdk-qos", Box::new(SpdkQos::new(None))),
-        ("io-cost", Box::new(IoCost::new(IoCostConfig::new(rates, rates)))),
-        ("mq-deadline", Box::new(MqDeadline::new(MqDeadlineConfig::SATA))),
-        ("bfq", Box::new(Bfq::new(BfqConfig::SATA))),
-        ("kyber", Box::new(Kyber::default())),
-    ]
+    Scheduler::ALL.into_iter().map(new).collect()
 }
 
 fn io(id: u64, dice: u64) -> Io {

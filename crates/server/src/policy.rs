@@ -1,10 +1,9 @@
 //! Makes the scheduler that the configuration of a device asks for.
 
-use crate::config::{DeviceConfig, DeviceKind, PolicyKind, Speed};
+use crate::config::{DeviceConfig, DeviceKind, SchedulerOverrides, Speed};
 use crate::device::load_profile;
 use sched::{
-    CalibratedConfig, Calibration, CalibrationError, DeviceConstants, DeviceCosts, Fifo, Flashfq, Gimbal,
-    GimbalConfig, GimbalOrder, Learnt, Level, LevelCalibrated, Mclock, Policy, Reflex,
+    Calibration, CalibrationError, DeviceConstants, Facts, Learnt, Missing, Policy, Scheduler, Setup,
 };
 use ssd::ProfileError;
 use units::ByteRate;
@@ -26,8 +25,8 @@ pub enum PolicyError {
     Constants(&'static str),
     /// The scheduler needs a calibration, and the configuration names none, or one without a table for it.
     #[error("the scheduler {name:?} needs a calibration of the device with a table [{name}]; name its file in \
-                 [device.scheduler]: calibration = \"FILE\"", name = .0.name())]
-    Uncalibrated(PolicyKind),
+                 [device.scheduler]: calibration = \"FILE\"", name = .0.name)]
+    Uncalibrated(&'static Scheduler),
     /// The prior cannot be read.
     #[error("{0}")]
     Prior(probe::ProfileError),
@@ -36,48 +35,47 @@ pub enum PolicyError {
     Calibration(CalibrationError),
 }
 
-/// Makes a scheduler of kind `kind` for `device`. What was `learnt` of the device before counts more than the prior of the configuration.
+/// Makes the scheduler of this row for `device`. What was `learnt` of the device before counts more than the prior of the configuration.
 ///
 /// # Errors
 /// The profile, the calibration or the prior cannot be read, or the constants do not fit together.
 pub(crate) fn policy(
-    kind: PolicyKind,
+    row: &'static Scheduler,
     device: &DeviceConfig,
     learnt: Option<Learnt>,
 ) -> Result<Box<dyn Policy>, PolicyError> {
-    let uncalibrated = || PolicyError::Uncalibrated(kind);
-    Ok(match kind {
-        PolicyKind::None => Box::new(Fifo::default()),
-        PolicyKind::Mclock => Box::new(Mclock::default()),
-        PolicyKind::Gimbal | PolicyKind::GimbalText => {
-            let order = if kind == PolicyKind::Gimbal { GimbalOrder::Release } else { GimbalOrder::Text };
-            let config = GimbalConfig { order, ..gimbal(device)? };
-            config.check().map_err(PolicyError::Constants)?;
-            Box::new(Gimbal::new(config))
+    let calibration =
+        if row.needs_calibration() { calibration(row, device)? } else { Calibration::default() };
+    let learnt = if row.learns { learnt.or(prior(device)?).unwrap_or_default() } else { Learnt::default() };
+    let setup = set_up(row, device, &calibration, &learnt)?;
+    setup.check().map_err(PolicyError::Constants)?;
+    Ok(setup.build())
+}
+
+/// The scheduler with its constants.
+fn set_up(
+    row: &'static Scheduler,
+    device: &DeviceConfig,
+    calibration: &Calibration,
+    learnt: &Learnt,
+) -> Result<Setup, PolicyError> {
+    let (constants, rate_start) = match row.constants {
+        [] => (DeviceConstants::DCT983, None),
+        _ => {
+            let Constants { device, rate_start } = constants(device)?;
+            (device, Some(rate_start))
         }
-        PolicyKind::LevelCalibrated => {
-            let costs = calibration(kind, device)?.level_calibrated.ok_or_else(uncalibrated)?;
-            let config = level_calibrated(device, costs)?;
-            config.check().map_err(PolicyError::Constants)?;
-            Box::new(LevelCalibrated::new(config))
-        }
-        PolicyKind::Level => {
-            let prior = prior(device)?;
-            Box::new(Level::told(&learnt.or(prior).unwrap_or_default()))
-        }
-        PolicyKind::Reflex => {
-            Box::new(Reflex::new(calibration(kind, device)?.reflex.ok_or_else(uncalibrated)?))
-        }
-        PolicyKind::Flashfq => {
-            Box::new(Flashfq::new(calibration(kind, device)?.flashfq.ok_or_else(uncalibrated)?))
-        }
-    })
+    };
+    let SchedulerOverrides { lag_max, write_cost_best, .. } = device.scheduler.overrides;
+    let facts = Facts { constants, rate_start, write_cost_best, lag_max, calibration, learnt, rates: None };
+    row.set_up(&facts).map_err(|Missing(_)| PolicyError::Uncalibrated(row))
 }
 
 /// The highest rate that the scheduler of `device` ever allows, if it has a limit and can be made.
 pub(crate) fn rate_max(device: &DeviceConfig) -> Option<ByteRate> {
-    let reads_constants = device.scheduler.policy.reads_constants();
-    let constants = reads_constants.then(|| constants(device).ok()).flatten()?;
+    let policy = device.scheduler.policy;
+    let is_limited = policy.keeps_reservations && policy.reads("rate_max");
+    let constants = is_limited.then(|| constants(device).ok()).flatten()?;
     let speed = match &device.kind {
         DeviceKind::Emulated(emulated) => emulated.speed,
         DeviceKind::File { .. } | DeviceKind::Block { .. } | DeviceKind::Null { .. } => Speed::REAL_TIME,
@@ -93,7 +91,7 @@ fn prior(device: &DeviceConfig) -> Result<Option<Learnt>, PolicyError> {
     Ok(Some(profile.learnt()))
 }
 
-fn calibration(kind: PolicyKind, device: &DeviceConfig) -> Result<Calibration, PolicyError> {
+fn calibration(kind: &'static Scheduler, device: &DeviceConfig) -> Result<Calibration, PolicyError> {
     let file = device.scheduler.calibration.as_ref().ok_or(PolicyError::Uncalibrated(kind))?;
     Calibration::load(file).map_err(PolicyError::Calibration)
 }
@@ -129,19 +127,6 @@ fn constants(device: &DeviceConfig) -> Result<Constants, PolicyError> {
     Ok(Constants { device: constants, rate_start })
 }
 
-fn gimbal(device: &DeviceConfig) -> Result<GimbalConfig, PolicyError> {
-    let Constants { device: constants, rate_start } = constants(device)?;
-    let mut config = GimbalConfig { rate_start, ..GimbalConfig::published(constants) };
-    replace(&mut config.device.write_cost_best, device.scheduler.overrides.write_cost_best);
-    Ok(config)
-}
-
-fn level_calibrated(device: &DeviceConfig, costs: DeviceCosts) -> Result<CalibratedConfig, PolicyError> {
-    let mut config = CalibratedConfig::new(constants(device)?.device, costs);
-    replace(&mut config.lag_max, device.scheduler.overrides.lag_max);
-    Ok(config)
-}
-
 fn replace<T>(constant: &mut T, by: Option<T>) {
     if let Some(by) = by {
         *constant = by;
@@ -151,8 +136,8 @@ fn replace<T>(constant: &mut T, by: Option<T>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, DEFAULT_LISTEN, EmulatedConfig, SchedulerOverrides};
-    use sched::Cost;
+    use crate::config::{Config, DEFAULT_LISTEN, EmulatedConfig, offered};
+    use sched::{CalibratedConfig, Cost, DeviceCosts, GimbalConfig, GimbalOrder};
     use units::{Bytes, Nanos};
 
     fn device() -> DeviceConfig {
@@ -160,25 +145,38 @@ mod tests {
         DeviceConfig::new("a", kind)
     }
 
+    /// The constants of a scheduler, written out.
+    fn made(row: &'static Scheduler, device: &DeviceConfig) -> String {
+        let calibration =
+            Calibration { level_calibrated: Some(DeviceCosts::DCT983), ..Calibration::default() };
+        let setup = set_up(row, device, &calibration, &Learnt::default());
+        format!("{:?}", setup.expect("a profile that comes with the model"))
+    }
+
     #[test]
     fn a_null_device_has_the_rate_of_an_ssd_only_if_configured() {
         let kind = DeviceKind::Null { size: Bytes::gib(1) };
         let mut device = DeviceConfig { kind, ..device() };
-        let config = gimbal(&device).expect("a profile that comes with the model");
-        assert_eq!((config.device.rate_max, config.rate_start), (NULL_RATE, NULL_RATE));
+        let constants = DeviceConstants { rate_max: NULL_RATE, ..DeviceConstants::DCT983 };
+        let unlimited = GimbalConfig { rate_start: NULL_RATE, ..GimbalConfig::published(constants) };
+        assert_eq!(made(Scheduler::GIMBAL, &device), format!("{:?}", Setup::from(unlimited)));
         device.scheduler.overrides.profile = Some(DEFAULT_PROFILE.to_owned());
-        let config = gimbal(&device).expect("a profile that comes with the model");
-        assert_eq!(config.device.rate_max, DeviceConstants::DCT983.rate_max);
+        let of_ssd = GimbalConfig::published(DeviceConstants::DCT983);
+        assert_eq!(made(Scheduler::GIMBAL, &device), format!("{:?}", Setup::from(of_ssd)));
     }
 
     #[test]
     fn the_constants_are_the_profiles_unless_replaced() {
         let mut device = device();
-        let costs = DeviceCosts::DCT983;
         let of_profile = DeviceConstants::DCT983;
-        let known = "a profile that comes with the model";
-        assert_eq!(gimbal(&device).expect(known), GimbalConfig::published(of_profile));
-        assert_eq!(level_calibrated(&device, costs).expect(known), CalibratedConfig::new(of_profile, costs));
+        let calibrated = |constants| CalibratedConfig::new(constants, DeviceCosts::DCT983);
+        let agree = |device: &DeviceConfig, gimbal: GimbalConfig, calibrated: CalibratedConfig| {
+            let text = GimbalConfig { order: GimbalOrder::Text, ..gimbal };
+            assert_eq!(made(Scheduler::GIMBAL, device), format!("{:?}", Setup::from(gimbal)));
+            assert_eq!(made(Scheduler::GIMBAL_TEXT, device), format!("{:?}", Setup::from(text)));
+            assert_eq!(made(Scheduler::LEVEL_CALIBRATED, device), format!("{:?}", Setup::from(calibrated)));
+        };
+        agree(&device, GimbalConfig::published(of_profile), calibrated(of_profile));
         device.scheduler.overrides = SchedulerOverrides {
             slots: Some(16),
             write_cost_best: Some(Cost::ratio(3, 1)),
@@ -186,17 +184,27 @@ mod tests {
             ..SchedulerOverrides::default()
         };
         let replaced = DeviceConstants { slots: 16, write_cost_best: Cost::ratio(3, 1), ..of_profile };
-        let published = GimbalConfig { device: replaced, ..GimbalConfig::published(of_profile) };
-        assert_eq!(gimbal(&device).expect(known), published);
-        let lag_max = Bytes::mib(2);
-        let expected = CalibratedConfig { lag_max, ..CalibratedConfig::new(replaced, costs) };
-        assert_eq!(level_calibrated(&device, costs).expect(known), expected);
+        let gimbal = GimbalConfig { device: replaced, ..GimbalConfig::published(of_profile) };
+        agree(&device, gimbal, CalibratedConfig { lag_max: Bytes::mib(2), ..calibrated(replaced) });
+    }
+
+    #[test]
+    fn every_offered_scheduler_can_be_had() {
+        let mut device = device();
+        let file = std::env::temp_dir().join(format!("gimbal-offered-{}.toml", std::process::id()));
+        let text = include_str!("../../../calibrations/dct983.toml");
+        std::fs::write(&file, text).expect("there is room");
+        for row in offered() {
+            device.scheduler.calibration = row.needs_calibration().then(|| file.clone());
+            policy(row, &device, None).unwrap_or_else(|error| panic!("{}: {error}", row.name));
+        }
+        std::fs::remove_file(file).expect("it was made above");
     }
 
     #[test]
     fn the_largest_numbers_that_a_configuration_may_hold_make_a_scheduler() {
         let mut device = DeviceConfig { name: "ssd".to_owned(), ..device() };
-        device.scheduler.policy = PolicyKind::Gimbal;
+        device.scheduler.policy = Scheduler::GIMBAL;
         device.scheduler.overrides = SchedulerOverrides {
             thresh_max: Some(DeviceConstants::THRESHOLD_MAX),
             slots: Some(DeviceConstants::SLOTS_MAX),
@@ -209,14 +217,14 @@ mod tests {
             ..Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, DEFAULT_LISTEN)
         };
         config.check().unwrap_or_else(|error| panic!("{error}"));
-        policy(PolicyKind::Gimbal, &config.devices[0], None).unwrap_or_else(|error| panic!("{error}"));
+        policy(Scheduler::GIMBAL, &config.devices[0], None).unwrap_or_else(|error| panic!("{error}"));
     }
 
     #[test]
     fn a_scheduler_that_measures_needs_to_be_told_nothing() {
         let mut device = device();
-        assert!(policy(PolicyKind::Level, &device, None).is_ok());
-        device.scheduler.policy = PolicyKind::Level;
+        assert!(policy(Scheduler::LEVEL, &device, None).is_ok());
+        device.scheduler.policy = Scheduler::LEVEL;
         assert_eq!(rate_max(&device), None, "it has no limit of its own");
         device.scheduler.overrides.thresh_min = Some(Nanos::micros(1));
         let config = Config {
@@ -230,7 +238,7 @@ mod tests {
     #[test]
     fn a_scheduler_with_a_calibration_needs_its_file() {
         let mut device = device();
-        for kind in [PolicyKind::LevelCalibrated, PolicyKind::Reflex, PolicyKind::Flashfq] {
+        for kind in [Scheduler::LEVEL_CALIBRATED, Scheduler::REFLEX, Scheduler::FLASHFQ] {
             assert!(matches!(policy(kind, &device, None), Err(PolicyError::Uncalibrated(_))));
             device.scheduler.calibration = Some("/nowhere/calibration.toml".into());
             assert!(matches!(policy(kind, &device, None), Err(PolicyError::Calibration(_))));
@@ -246,12 +254,12 @@ mod tests {
                      write_per_kib_ns = 800\ndepth = 64\nthrottle_us = 1000\nanticipation_us = 200\n";
         std::fs::write(&file, format!("description = \"made up\"\n{table}")).expect("there is room");
         device.scheduler.calibration = Some(file.clone());
-        assert!(policy(PolicyKind::Flashfq, &device, None).is_ok());
+        assert!(policy(Scheduler::FLASHFQ, &device, None).is_ok());
         assert!(matches!(
-            policy(PolicyKind::LevelCalibrated, &device, None),
+            policy(Scheduler::LEVEL_CALIBRATED, &device, None),
             Err(PolicyError::Uncalibrated(_))
         ));
-        assert!(matches!(policy(PolicyKind::Reflex, &device, None), Err(PolicyError::Uncalibrated(_))));
+        assert!(matches!(policy(Scheduler::REFLEX, &device, None), Err(PolicyError::Uncalibrated(_))));
         std::fs::remove_file(file).expect("it was made above");
     }
 
@@ -259,7 +267,7 @@ mod tests {
     fn constants_that_contradict_each_other_are_refused() {
         let mut device = device();
         device.scheduler.overrides.thresh_max = Some(Nanos::micros(1));
-        assert!(matches!(policy(PolicyKind::Gimbal, &device, None), Err(PolicyError::Constants(_))));
-        assert!(policy(PolicyKind::None, &device, None).is_ok(), "no constants are needed");
+        assert!(matches!(policy(Scheduler::GIMBAL, &device, None), Err(PolicyError::Constants(_))));
+        assert!(policy(Scheduler::NONE, &device, None).is_ok(), "no constants are needed");
     }
 }

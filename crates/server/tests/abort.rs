@@ -6,8 +6,9 @@ use common::*;
 use nvme::connection::host::Transfer;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sqe, Status};
+use sched::Scheduler;
 use server::ServerHandle;
-use server::config::{BackendChoice, FaultConfig, FaultKind, FaultOp, FaultRelease, PolicyKind};
+use server::config::{BackendChoice, FaultConfig, FaultKind, FaultOp, FaultRelease};
 use units::Bytes;
 
 /// Reads of the SSD hang until it got this many IOs.
@@ -20,7 +21,7 @@ fn serve() -> ServerHandle {
         ..FaultConfig::new(FaultKind::Hang(FaultRelease::AtIo(RELEASE_AT)))
     };
     let mut config = two_ssds(BackendChoice::Auto, vec![hang]);
-    config.devices[0].scheduler.policy = PolicyKind::Gimbal;
+    config.devices[0].scheduler.policy = Scheduler::GIMBAL;
     start(config)
 }
 

@@ -5,10 +5,9 @@ mod common;
 use common::*;
 use nvme::connection::host::Transfer;
 use nvme::spec::opcode::nvm;
+use sched::Scheduler;
 use server::ServerHandle;
-use server::config::{
-    AisConfig, AisStore, DeviceConfig, DeviceKind, EmulatedConfig, PolicyKind, SchedulerConfig, Speed,
-};
+use server::config::{AisConfig, AisStore, DeviceConfig, DeviceKind, EmulatedConfig, SchedulerConfig, Speed};
 use units::Bytes;
 
 /// Blocks of a write.
@@ -35,7 +34,7 @@ fn serve(with_store: bool) -> ServerHandle {
         faults: Vec::new(),
     };
     let device = DeviceConfig {
-        scheduler: SchedulerConfig { policy: PolicyKind::None, ..SchedulerConfig::default() },
+        scheduler: SchedulerConfig { policy: Scheduler::NONE, ..SchedulerConfig::default() },
         ais: with_store.then_some(store),
         ..DeviceConfig::new("ssd", kind.clone())
     };

@@ -6,7 +6,8 @@ use common::*;
 use nvme::connection::host::Transfer;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Busy, Cqe, Sqe, Status, feature};
-use server::config::{DeviceKind, EmulatedConfig, FaultConfig, FaultKind, PolicyKind, Speed};
+use sched::Scheduler;
+use server::config::{DeviceKind, EmulatedConfig, FaultConfig, FaultKind, Speed};
 use units::{Bytes, Nanos};
 
 const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000002";
@@ -98,7 +99,7 @@ fn after_a_preemption_with_abort_no_io_of_the_preempted_host_is_left() {
     const PREEMPT_AND_ABORT: u32 = 2;
     let mut config = simple(emulated(1), any_port());
     // It leaves most of these writes in the switch; the default lets a tenant alone have more in the SSD.
-    config.devices[0].scheduler.policy = PolicyKind::Gimbal;
+    config.devices[0].scheduler.policy = Scheduler::GIMBAL;
     let server = start(config);
     let address = server.addresses()[0];
     let mut loser = Client::connect(address);

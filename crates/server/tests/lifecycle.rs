@@ -6,7 +6,8 @@ use common::*;
 use nvme::connection::host::Transfer;
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
-use server::config::{Backing, Config, DeviceKind, EmulatedConfig, PolicyKind, Speed};
+use sched::Scheduler;
+use server::config::{Backing, Config, DeviceKind, EmulatedConfig, Speed};
 use server::{DeviceError, Server, Shutdown, StartError};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -195,7 +196,7 @@ fn the_scheduler_changes_under_load_and_nothing_is_lost() {
             let transfer = Transfer::FromController(vec![0; 4 * BLOCK], 4 * BLOCK as u32);
             client.io.submit(rw(nvm::READ, 1, index * 4, 4), transfer);
         }
-        let kind = if round % 2 == 0 { PolicyKind::None } else { PolicyKind::Level };
+        let kind = if round % 2 == 0 { Scheduler::NONE } else { Scheduler::LEVEL };
         server.set_policy(0, kind).expect("both schedulers can be had");
         for _ in 0..100 {
             assert!(client.io.next().expect("an answer").0.status().is_success());

@@ -8,9 +8,9 @@ use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::event::EventKind;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Nqn, Sqe, Status, feature};
+use sched::Scheduler;
 use server::config::{
-    AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, NamespaceConfig, PolicyKind, Speed,
-    TenantConfig,
+    AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, NamespaceConfig, Speed, TenantConfig,
 };
 use server::{Change, ReloadError, ServerHandle, Shutdown, Subject};
 use std::path::PathBuf;
@@ -375,7 +375,7 @@ fn a_new_limit_applies_to_a_connected_host() {
     assert_eq!(subjects(&reload(&mut server, &now)), [(Subject::Tenant, HOST.to_owned())]);
     assert!(read_all() >= Duration::from_millis(50), "the limit holds");
     now.tenants.clear();
-    now.devices[0].scheduler.policy = PolicyKind::None;
+    now.devices[0].scheduler.policy = Scheduler::NONE;
     now.limits.stall_timeout = Nanos::secs(7);
     let changes = subjects(&reload(&mut server, &now));
     let expected = [

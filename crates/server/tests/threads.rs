@@ -9,8 +9,9 @@ use nvme::connection::host::Transfer;
 use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Sqe, Status};
+use sched::Scheduler;
 use server::config::{
-    Config, DeviceKind, EmulatedConfig, FaultConfig, FaultKind, FaultOp, FaultRelease, PolicyKind, Speed,
+    Config, DeviceKind, EmulatedConfig, FaultConfig, FaultKind, FaultOp, FaultRelease, Speed,
 };
 use server::{ServerHandle, Shutdown};
 use std::io::{Read, Write};
@@ -31,7 +32,7 @@ fn config(faults: Vec<FaultConfig>) -> Config {
     let kind = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
     let mut config = Config { threads: Some(2), ..simple(kind, any_port()) };
     config.devices[0].faults = faults;
-    config.devices[0].scheduler.policy = PolicyKind::Gimbal;
+    config.devices[0].scheduler.policy = Scheduler::GIMBAL;
     config
 }
 

@@ -47,7 +47,7 @@ fn stream(image: &Image, size: Bytes, read_percent: u8, pattern: Pattern) -> Res
         profile: image.profile().clone(),
         // Of no account: the image has its own.
         condition: Condition::Clean,
-        policy: PolicyChoice::None,
+        policy: PolicyChoice::none(),
         auxiliary: None,
         clients: ClientChoice::Credits,
         network: Network::RDMA_100G,

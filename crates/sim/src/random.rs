@@ -54,10 +54,10 @@ fn profile() -> Profile {
 
 fn policy(random: &mut Xoshiro256PlusPlus) -> PolicyChoice {
     match random.random_range(0..9) {
-        0 => PolicyChoice::None,
-        1 | 2 => PolicyChoice::Reflex(reflex(random)),
-        3 | 4 => PolicyChoice::Flashfq(flashfq(random)),
-        8 => PolicyChoice::Level(Learnt::default()),
+        0 => PolicyChoice::none(),
+        1 | 2 => PolicyChoice::from(reflex(random)),
+        3 | 4 => PolicyChoice::from(flashfq(random)),
+        8 => PolicyChoice::from(Learnt::default()),
         _ => gimbal_or_level(random),
     }
 }
@@ -115,9 +115,9 @@ fn gimbal_or_level(random: &mut Xoshiro256PlusPlus) -> PolicyChoice {
     let write_cost_period = Nanos::millis(random.random_range(1..100));
     let varied = |config| GimbalConfig { bucket_depth, write_cost_period, ..config };
     match variant {
-        0 => PolicyChoice::LevelCalibrated(CalibratedConfig::new(device, DeviceCosts::DCT983)),
-        1..4 => PolicyChoice::Gimbal(varied(GimbalConfig::as_written(device))),
-        _ => PolicyChoice::Gimbal(varied(GimbalConfig::published(device))),
+        0 => PolicyChoice::from(CalibratedConfig::new(device, DeviceCosts::DCT983)),
+        1..4 => PolicyChoice::from(varied(GimbalConfig::as_written(device))),
+        _ => PolicyChoice::from(varied(GimbalConfig::published(device))),
     }
 }
 

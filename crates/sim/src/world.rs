@@ -6,12 +6,11 @@ use crate::io_cost::io_cost_model;
 use crate::network::Network;
 use crate::workload::Workload;
 use sched::{
-    Bfq, BfqConfig, CalibratedConfig, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, GimbalOrder,
-    IoCost, Kyber, KyberConfig, Learnt, Level, LevelCalibrated, Mclock, MclockConfig, MqDeadline,
-    MqDeadlineConfig, PardaConfig, Policy, Reflex, ReflexConfig, Share, SpdkQos,
+    Calibration, DeviceConstants, Factory, Facts, Learnt, PardaConfig, Policy, Scheduler, Setup, Share,
+    Unconfigured,
 };
 use ssd::{Condition, Image, Profile};
-use units::{ByteRate, Instant, Nanos};
+use units::{Instant, Nanos};
 
 /// Everything that a run depends on.
 #[derive(Clone, Debug)]
@@ -50,70 +49,54 @@ impl World {
 /// The scheduler of a world.
 #[derive(Clone, Debug)]
 pub enum PolicyChoice {
-    /// First in, first out.
-    None,
-    /// Gimbal as published, with these constants.
-    Gimbal(GimbalConfig),
-    /// level-calibrated with these constants and this calibration.
-    LevelCalibrated(CalibratedConfig),
-    /// Level: no constants, no calibration; it may have been told what was learnt of an SSD.
-    Level(Learnt),
-    /// ReFlex with this calibration.
-    Reflex(ReflexConfig),
-    /// FlashFQ with this calibration.
-    Flashfq(FlashfqConfig),
-    /// mClock with these constants.
-    Mclock(MclockConfig),
-    /// SPDK's limits; tenants without any share this rate.
-    SpdkQos(Option<ByteRate>),
-    /// Linux's io.cost. Its cost model is measured on the world's SSD ([`io_cost_model`]).
-    IoCost,
-    /// Linux's mq-deadline with these constants.
-    MqDeadline(MqDeadlineConfig),
-    /// Linux's BFQ with these constants.
-    Bfq(BfqConfig),
-    /// Linux's Kyber with these constants.
-    Kyber(KyberConfig),
+    /// With these constants.
+    Ready(Setup),
+    /// Told the rates that are measured on the world's SSD ([`io_cost_model`]).
+    Measured(&'static Scheduler),
+}
+
+impl<F: Factory + 'static> From<F> for PolicyChoice {
+    fn from(factory: F) -> PolicyChoice {
+        PolicyChoice::Ready(Setup::from(factory))
+    }
 }
 
 impl PolicyChoice {
+    /// First in, first out.
+    pub fn none() -> PolicyChoice {
+        PolicyChoice::from(Unconfigured)
+    }
+
     /// The scheduler itself, for this SSD.
     ///
     /// # Errors
     /// Something must be measured of the SSD first, and that broke a rule of the simulator.
+    ///
+    /// # Panics
+    /// A scheduler that is told rates needs something else.
     pub fn build(&self, image: &Image) -> Result<Box<dyn Policy>, Violation> {
-        Ok(match self {
-            PolicyChoice::None => Box::new(Fifo::default()),
-            PolicyChoice::Gimbal(config) => Box::new(Gimbal::new(*config)),
-            PolicyChoice::LevelCalibrated(config) => Box::new(LevelCalibrated::new(*config)),
-            PolicyChoice::Level(learnt) => Box::new(Level::told(learnt)),
-            PolicyChoice::Reflex(config) => Box::new(Reflex::new(config.clone())),
-            PolicyChoice::Flashfq(config) => Box::new(Flashfq::new(*config)),
-            PolicyChoice::Mclock(config) => Box::new(Mclock::new(*config)),
-            PolicyChoice::SpdkQos(rate) => Box::new(SpdkQos::new(*rate)),
-            PolicyChoice::IoCost => Box::new(IoCost::new(io_cost_model(image)?)),
-            PolicyChoice::MqDeadline(config) => Box::new(MqDeadline::new(*config)),
-            PolicyChoice::Bfq(config) => Box::new(Bfq::new(*config)),
-            PolicyChoice::Kyber(config) => Box::new(Kyber::new(*config)),
-        })
+        match self {
+            PolicyChoice::Ready(setup) => Ok(setup.build()),
+            PolicyChoice::Measured(scheduler) => {
+                let facts = Facts {
+                    constants: DeviceConstants::from(&image.profile().switch),
+                    rate_start: None,
+                    write_cost_best: None,
+                    lag_max: None,
+                    calibration: &Calibration::default(),
+                    learnt: &Learnt::default(),
+                    rates: Some(io_cost_model(image)?),
+                };
+                Ok(scheduler.set_up(&facts).expect("it needs rates").build())
+            }
+        }
     }
 
-    /// Its name in reports.
-    pub fn name(&self) -> &'static str {
+    /// Its row.
+    pub fn scheduler(&self) -> &'static Scheduler {
         match self {
-            PolicyChoice::None => "none",
-            PolicyChoice::Gimbal(GimbalConfig { order: GimbalOrder::Release, .. }) => "gimbal",
-            PolicyChoice::Gimbal(_) => "gimbal-text",
-            PolicyChoice::LevelCalibrated(_) => "level-calibrated",
-            PolicyChoice::Level(_) => "level",
-            PolicyChoice::Reflex(_) => "reflex",
-            PolicyChoice::Flashfq(_) => "flashfq",
-            PolicyChoice::Mclock(_) => "mclock",
-            PolicyChoice::SpdkQos(_) => "spdk-qos",
-            PolicyChoice::IoCost => "io-cost",
-            PolicyChoice::MqDeadline(_) => "mq-deadline",
-            PolicyChoice::Bfq(_) => "bfq",
-            PolicyChoice::Kyber(_) => "kyber",
+            PolicyChoice::Ready(setup) => setup.scheduler(),
+            PolicyChoice::Measured(scheduler) => scheduler,
         }
     }
 }

@@ -15,7 +15,7 @@ fn writers(condition: Condition, phases: u64) -> World {
         seed: SEED,
         profile: Profile::random(SEED),
         condition,
-        policy: PolicyChoice::None,
+        policy: PolicyChoice::none(),
         auxiliary: None,
         clients: sim::ClientChoice::Credits,
         network: Network::RDMA_100G,

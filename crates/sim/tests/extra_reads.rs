@@ -22,7 +22,7 @@ fn world(seed: u64) -> World {
         seed,
         profile,
         condition: Condition::Clean,
-        policy: PolicyChoice::Level(Learnt::default()),
+        policy: PolicyChoice::from(Learnt::default()),
         auxiliary: None,
         clients: ClientChoice::Credits,
         network: Network::RDMA_100G,

@@ -1,11 +1,15 @@
 //! Runs a few hundred random worlds with all checkers on. `GIMBAL_SEED=n` replays one, `GIMBAL_WORLDS=n` runs
 //! more.
 
+use sched::{Needs, PapersDrive, Scheduler};
+use sim::PolicyChoice;
 use std::env;
 use std::thread;
 
 /// Number of worlds by default.
 const WORLDS: u64 = 300;
+/// Number of worlds for each scheduler.
+const WORLDS_EACH: u64 = 12;
 
 fn from_env(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
@@ -68,16 +72,34 @@ fn the_points_of_a_series_add_up_to_the_whole() {
             shown.clone().all(|beyond| beyond == 0),
             "world {seed}: a report that is not at the end of an interval"
         );
-        let gimbal = matches!(
-            world.policy,
-            sim::PolicyChoice::Gimbal(_)
-                | sim::PolicyChoice::LevelCalibrated(_)
-                | sim::PolicyChoice::Level(_)
-        );
+        let row = world.policy.scheduler();
+        let gimbal =
+            [Scheduler::GIMBAL, Scheduler::GIMBAL_TEXT, Scheduler::LEVEL_CALIBRATED, Scheduler::LEVEL]
+                .contains(&row);
         assert_eq!(
             shown.len() > 0,
             gimbal,
             "world {seed}: only Gimbal and LevelCalibrated report their state"
         );
+    }
+}
+
+/// Random tenants before each scheduler of the table, with the constants of the paper's drive.
+#[test]
+fn random_worlds_hold_before_every_scheduler() {
+    let drive = PapersDrive::new();
+    for row in Scheduler::ALL {
+        let policy = match row.needs {
+            Needs::Rates => PolicyChoice::Measured(row),
+            Needs::Nothing | Needs::Calibration => {
+                PolicyChoice::Ready(row.set_up(&drive.facts()).expect("all is known of the drive"))
+            }
+        };
+        for seed in 0..WORLDS_EACH {
+            let world = sim::World { policy: policy.clone(), ..sim::random::world(seed) };
+            if let Err(violation) = sim::run(&world) {
+                panic!("world {seed} before {}: {violation}", row.name);
+            }
+        }
     }
 }

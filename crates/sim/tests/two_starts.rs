@@ -23,7 +23,7 @@ fn world(seed: u64) -> World {
         seed,
         profile: Profile::named("consumer-qlc").expect("it comes with gimbal"),
         condition: Condition::Fragmented,
-        policy: PolicyChoice::Level(Learnt::default()),
+        policy: PolicyChoice::from(Learnt::default()),
         auxiliary: None,
         clients: ClientChoice::Credits,
         network: Network::RDMA_100G,

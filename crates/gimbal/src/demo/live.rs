@@ -1,9 +1,10 @@
 //! One scheduler's run over the wire: a switch in this process, real NVMe/TCP connections to it on loopback.
 
-use super::scenario::{Scheduler, TENANTS, switch_config};
+use super::scenario::{TENANTS, switch_config};
 use crate::loopback::Loopback;
 use anyhow::{Context, Result, anyhow};
 use loadgen::{Observer, Options, Results};
+use sched::Scheduler;
 use server::config::Config;
 use units::Nanos;
 
@@ -15,16 +16,13 @@ const LEARNING: Nanos = Nanos::secs(5);
 const INTERVAL: Nanos = Nanos::millis(500);
 
 /// How long the load runs before it is measured.
-pub(super) fn ramp(scheduler: Scheduler, speed: f64) -> Nanos {
-    match scheduler {
-        Scheduler::None | Scheduler::Gimbal => RAMP,
-        Scheduler::Level => RAMP.max(Nanos((LEARNING.0 as f64 / speed) as u64)),
-    }
+pub(super) fn ramp(scheduler: &Scheduler, speed: f64) -> Nanos {
+    if scheduler.learns { RAMP.max(Nanos((LEARNING.0 as f64 / speed) as u64)) } else { RAMP }
 }
 
 /// Runs the scenario for `seconds` and answers what each tenant measured.
 pub(super) fn run(
-    scheduler: Scheduler,
+    scheduler: &Scheduler,
     speed: f64,
     seconds: u64,
     seed: u64,
@@ -46,5 +44,5 @@ pub(super) fn run(
         switch.end()?;
         Ok(results)
     };
-    run().with_context(|| format!("the run with {}", scheduler.name()))
+    run().with_context(|| format!("the run with {}", scheduler.name))
 }

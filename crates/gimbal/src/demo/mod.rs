@@ -22,7 +22,8 @@ use crate::output;
 use anyhow::{Result, anyhow};
 use figures::{Figures, LatencyFigures, Run, TenantFigures};
 use loadgen::Results;
-use scenario::{Scheduler, TENANTS, Window};
+use scenario::{SCHEDULERS, TENANTS, Window};
+use sched::Scheduler;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use terminal::Bars;
@@ -69,8 +70,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let fair: Vec<f64> = alone.iter().map(|rate| rate * args.speed / TENANTS.len() as f64).collect();
     let watch = Watch::start();
     let mut runs = Vec::new();
-    for scheduler in Scheduler::ALL {
-        let mut bars = Bars::new(scheduler.name(), fair.clone());
+    for scheduler in SCHEDULERS {
+        let mut bars = Bars::new(scheduler.name, fair.clone());
         let results = live::run(scheduler, args.speed, args.seconds, args.seed, &mut bars);
         bars.clear();
         let ramp = live::ramp(scheduler, args.speed);
@@ -122,7 +123,7 @@ fn show(args: &Args, figures: &Figures) -> Result<()> {
 }
 
 fn figures_of(
-    scheduler: Scheduler,
+    scheduler: &Scheduler,
     results: &Results,
     fair: &[f64],
     simulated: &[Vec<f64>],
@@ -156,5 +157,5 @@ fn figures_of(
         })
         .collect();
     let utilisation = tenants.iter().map(|tenant| tenant.f_util).sum::<f64>() / tenants.len() as f64;
-    Run { scheduler: scheduler.name().into(), tenants, utilisation }
+    Run { scheduler: scheduler.name.into(), tenants, utilisation }
 }

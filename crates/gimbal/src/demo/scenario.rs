@@ -1,7 +1,7 @@
 //! What the demo runs: four tenants on one emulated SSD, as jobs for the wire and as a world in virtual time.
 
 use loadgen::{Direction, Extent, Job, Rw};
-use sched::DeviceConstants;
+use sched::{Calibration, Scheduler};
 use sim::{Arrival, ClientChoice, Network, Pattern, PolicyChoice, TenantSpec, Workload, World};
 use ssd::{Condition, Profile};
 use units::{Bytes, Nanos};
@@ -17,30 +17,8 @@ const ALONE: Window = Window { warm_up: Nanos::millis(100), duration: Nanos::mil
 /// bytes is anything from 6.4 % to 8.7 %, by seed. So a live run is compared with what several seeds span in virtual time.
 const SEEDS: std::ops::Range<u64> = 0..8;
 
-/// A scheduler that the demo runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scheduler {
-    /// First in, first out.
-    None,
-    /// Gimbal as published.
-    Gimbal,
-    /// The default, which measures the SSD while it serves.
-    Level,
-}
-
-impl Scheduler {
-    /// In the order in which they are shown; the first is what the others are compared with.
-    pub(super) const ALL: [Scheduler; 3] = [Scheduler::None, Scheduler::Gimbal, Scheduler::Level];
-
-    /// As the configuration calls it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Scheduler::None => "none",
-            Scheduler::Gimbal => "gimbal",
-            Scheduler::Level => "level",
-        }
-    }
-}
+/// The schedulers that the demo runs, in the order in which they are shown; the first is what the others are compared with.
+pub(super) const SCHEDULERS: [&Scheduler; 3] = [Scheduler::NONE, Scheduler::GIMBAL, Scheduler::LEVEL];
 
 /// One tenant of the demo.
 #[derive(Clone, Copy, Debug)]
@@ -129,8 +107,8 @@ pub(super) fn description() -> String {
 }
 
 /// The switch's configuration, as `gimbal serve -c` would read it.
-pub(super) fn switch_config(scheduler: Scheduler, speed: f64) -> String {
-    include_str!("switch.toml").replace("{policy}", scheduler.name()).replace("{speed}", &speed.to_string())
+pub(super) fn switch_config(scheduler: &Scheduler, speed: f64) -> String {
+    include_str!("switch.toml").replace("{policy}", scheduler.name).replace("{speed}", &speed.to_string())
 }
 
 /// A stretch of the device's time: what is left out, and what is measured after it.
@@ -144,13 +122,13 @@ pub(super) struct Window {
 pub(super) fn standalone() -> Vec<f64> {
     let alone = |tenant: &Tenant| {
         let workers = vec![tenant.spec(); SATURATING_WORKERS];
-        simulate(&world(PolicyChoice::None, workers, ALONE, SEEDS.start)).bandwidth().0 as f64
+        simulate(&world(PolicyChoice::none(), workers, ALONE, SEEDS.start)).bandwidth().0 as f64
     };
     TENANTS.iter().map(alone).collect()
 }
 
 /// Each tenant's share of the bytes in virtual time, over the same stretch of the device's time as live: one for each seed.
-pub(super) fn simulated_shares(scheduler: Scheduler, window: Window) -> Vec<Vec<f64>> {
+pub(super) fn simulated_shares(scheduler: &Scheduler, window: Window) -> Vec<Vec<f64>> {
     let mut shares = vec![Vec::new(); TENANTS.len()];
     for seed in SEEDS {
         let tenants = TENANTS.iter().map(Tenant::spec).collect();
@@ -163,13 +141,10 @@ pub(super) fn simulated_shares(scheduler: Scheduler, window: Window) -> Vec<Vec<
     shares
 }
 
-fn policy(scheduler: Scheduler) -> PolicyChoice {
-    let device = DeviceConstants::from(&profile().switch);
-    match scheduler {
-        Scheduler::None => PolicyChoice::None,
-        Scheduler::Gimbal => PolicyChoice::Gimbal(sched::GimbalConfig::published(device)),
-        Scheduler::Level => PolicyChoice::Level(sched::Learnt::default()),
-    }
+fn policy(scheduler: &Scheduler) -> PolicyChoice {
+    let compared = ::lab::scheduler::Scheduler::named(scheduler.name).expect("the lab has the whole table");
+    let setup = compared.setup_with(&profile(), &Calibration::default());
+    setup.expect("those of the demo need no calibration").policy
 }
 
 fn profile() -> Profile {

@@ -2,7 +2,7 @@
 
 use super::figures::{Figures, Run};
 use super::live;
-use super::scenario::{Scheduler, TENANTS};
+use super::scenario::{SCHEDULERS, TENANTS};
 use crate::output;
 use comfy_table::{Cell, CellAlignment, Table, TableComponent, presets};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -140,5 +140,5 @@ fn right(text: String) -> Cell {
 /// Time that the whole demo takes, for people.
 pub(super) fn expected_seconds(seconds: u64, speed: f64) -> f64 {
     let of = |scheduler| live::ramp(scheduler, speed).as_secs_f64() + seconds as f64 + 1.0;
-    Scheduler::ALL.into_iter().map(of).sum()
+    SCHEDULERS.into_iter().map(of).sum()
 }

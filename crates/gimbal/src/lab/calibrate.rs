@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 /// The schedulers that need a calibration.
 const CALIBRATED: [Scheduler; 4] =
-    [Scheduler::Reflex, Scheduler::Flashfq, Scheduler::Parda, Scheduler::LevelCalibrated];
+    [Scheduler::REFLEX, Scheduler::FLASHFQ, Scheduler::PARDA, Scheduler::LEVEL_CALIBRATED];
 
 /// Arguments of `gimbal lab calibrate`.
 #[derive(clap::Args)]

@@ -132,7 +132,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
                         warm_up: args.warm_up,
                         duration: args.duration,
                     };
-                    if scheduler == Scheduler::Level {
+                    if scheduler == Scheduler::LEVEL {
                         world.scheduler = learnt.get_or_insert_with(|| racks::learn(&world)).clone();
                     }
                     let (scheduler, profile) = (scheduler.name(), args.profile.clone());

@@ -186,6 +186,6 @@ mod tests {
         let selection = Selection::from_arg_matches(&matches).expect("clap has checked it");
         let experiment = Experiment::named("g7a").expect("it is built in");
         assert_eq!(selection.unlisted(&experiment), ["gimbal-fixed"]);
-        assert_eq!(selection.narrow(experiment, &[]).expect("none is left").schedulers, [Scheduler::None]);
+        assert_eq!(selection.narrow(experiment, &[]).expect("none is left").schedulers, [Scheduler::NONE]);
     }
 }

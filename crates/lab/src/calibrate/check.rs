@@ -55,5 +55,5 @@ pub fn check(
 /// ReFlex's model is that of the worst state, and its cost grows with the size of an IO: it claims full speed only where it was
 /// calibrated. The others adapt, or bound only what is outstanding.
 fn is_full_speed(scheduler: Scheduler, condition: Condition) -> bool {
-    scheduler != Scheduler::Reflex || condition == Condition::Fragmented
+    scheduler != Scheduler::REFLEX || condition == Condition::Fragmented
 }

@@ -31,7 +31,7 @@ pub(super) fn calibrate(probe: &Probe<'_>, gauge: &Gauge<'_>) -> Result<(Flashfq
         .collect();
     let setup = |config: &FlashfqConfig| Setup {
         auxiliary: None,
-        policy: PolicyChoice::Flashfq(*config),
+        policy: PolicyChoice::from(*config),
         clients: ClientChoice::Credits,
     };
     let settings: Vec<Setup> = candidates.iter().map(setup).collect();

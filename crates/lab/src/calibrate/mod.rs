@@ -70,7 +70,7 @@ fn latency_threshold(gauge: &Gauge<'_>) -> Result<(PardaConfig, Verdict), Broken
         PARDA_THRESHOLDS_US.map(|threshold| PardaConfig::new(Nanos::micros(threshold), PARDA_PERIOD));
     let settings = candidates.map(|config| Setup {
         auxiliary: None,
-        policy: PolicyChoice::None,
+        policy: PolicyChoice::none(),
         clients: ClientChoice::Parda { config, scope: LatencyScope::AllHosts },
     });
     let verdicts = gauge.judge("PARDA's latency threshold", &settings)?;

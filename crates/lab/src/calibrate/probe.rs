@@ -63,7 +63,7 @@ impl Workers {
 impl Work {
     /// These workers without a scheduler and without limits.
     pub(super) fn free(condition: Condition, workers: Workers) -> Work {
-        let setup = Setup { policy: PolicyChoice::None, auxiliary: None, clients: ClientChoice::Credits };
+        let setup = Setup { policy: PolicyChoice::none(), auxiliary: None, clients: ClientChoice::Credits };
         Work { condition, workers: vec![workers], setup }
     }
 }

@@ -265,7 +265,7 @@ impl Case {
 
     /// As many tenants as there are in the groups, all of them doing this, without a scheduler: what the SSD gives that kind of work at most.
     pub(super) fn alone(&self, workload: &Workload) -> World {
-        let setup = Setup { policy: PolicyChoice::None, auxiliary: None, clients: ClientChoice::Credits };
+        let setup = Setup { policy: PolicyChoice::none(), auxiliary: None, clients: ClientChoice::Credits };
         let tenants = (0..self.tenants()).map(|_| TenantSpec::new("alone", workload.clone())).collect();
         // A cache and flash that was never written fill for as long as under the mix. A fragmented SSD without a cache has nothing but its buffer to fill; and
         // for longer than that, writes of one size would make another SSD of it than all the tenants' do.

@@ -149,7 +149,7 @@ fn judge_one(scheduler: Scheduler, told: Told, seed: u64) -> Result<Verdict, Jud
     let case = Case::of(seed);
     // A scheduler that cannot be judged is refused before the long runs.
     setup_of(&case, scheduler)?;
-    if told != Told::Nothing && scheduler != Scheduler::Level {
+    if told != Told::Nothing && scheduler != Scheduler::LEVEL {
         return Err(JudgeError::LearnsNothing(scheduler));
     }
     judge_against(scheduler, told, &case, &Reference::of(&case)?)
@@ -183,11 +183,11 @@ impl Reference {
             .map(|group| alone(&group.workload))
             .collect::<Result<Vec<f64>, JudgeError>>()?;
         let case = &case.paced(&alone);
-        let none = case.baseline(&setup_of(case, Scheduler::None)?);
+        let none = case.baseline(&setup_of(case, Scheduler::NONE)?);
         let none = case.none(&run(case, "none", &none, &image)?);
         let gimbal_p99_us = match case.light {
             Some(_) => {
-                let gimbal = case.baseline(&setup_of(case, Scheduler::Gimbal)?);
+                let gimbal = case.baseline(&setup_of(case, Scheduler::GIMBAL)?);
                 Some(case.light_p99(&run(case, "gimbal", &gimbal, &image)?))
             }
             None => None,
@@ -209,7 +209,7 @@ pub fn judge_against(
     let case = &case.paced(&reference.alone);
     let mut setup = setup_of(case, scheduler)?;
     if let Some(learnt) = learnt(scheduler, told, case)? {
-        setup.policy = PolicyChoice::Level(learnt);
+        setup.policy = PolicyChoice::from(learnt);
     }
     let world = case.world(&setup);
     let image = case.image();

@@ -248,7 +248,7 @@ mod tests {
     use crate::scheduler::Scheduler;
 
     fn verdict(case: u64, gap: f64) -> Verdict {
-        let empty = Verdict::empty(case, Scheduler::None, String::new(), Vec::new());
+        let empty = Verdict::empty(case, Scheduler::NONE, String::new(), Vec::new());
         Verdict { gap: Some(gap), bytes_over_none: Some(1.0 - gap), ..empty }
     }
 

@@ -216,8 +216,8 @@ pub fn measure(runs: &[RackRun], watch: &(dyn Fn(Progress<'_>) + Sync)) -> Vec<R
 /// What `level` learns of the SSDs in this world, in as much time as it needs. Other runs can begin with it, as a target that is started again does.
 pub fn learn(world: &World) -> PolicyChoice {
     let world =
-        World { warm_up: Scheduler::Level.learns_for(), duration: Nanos::millis(10), ..world.clone() };
-    PolicyChoice::Level(rack::run(&world).learnt.unwrap_or_default())
+        World { warm_up: Scheduler::LEVEL.learns_for(), duration: Nanos::millis(10), ..world.clone() };
+    PolicyChoice::from(rack::run(&world).learnt.unwrap_or_default())
 }
 
 /// What an experiment found.

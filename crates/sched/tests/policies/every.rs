@@ -126,6 +126,32 @@ pub(crate) fn worlds() -> impl Strategy<Value = World> {
         .prop_map(|(seed, tenants, steps, slots, variant)| World { seed, tenants, steps, slots, variant })
 }
 
+/// The schedulers with a test below. `level` measures, so its wake-ups and extra reads are tested where it is (`level/tests.rs`).
+const TESTED: [&str; 13] = [
+    "level",
+    "gimbal",
+    "gimbal-text",
+    "level-calibrated",
+    "reflex",
+    "flashfq",
+    "mclock",
+    "spdk-qos",
+    "io-cost",
+    "mq-deadline",
+    "kyber",
+    "bfq",
+    "none",
+];
+
+#[test]
+fn every_scheduler_is_tested() {
+    assert_eq!(
+        sched::Scheduler::ALL.map(|row| row.name),
+        TESTED,
+        "a new one needs a test here, and a naive model"
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
 

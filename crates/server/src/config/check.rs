@@ -3,7 +3,7 @@
 use super::problem::Problem;
 use super::*;
 use crate::identity;
-use sched::{Cost, Percentile};
+use sched::{Cost, Percentile, Scheduler};
 use std::collections::{HashMap, HashSet};
 
 /// Length of a qualified name (Base specification, NVMe Qualified Names).
@@ -181,16 +181,16 @@ impl Check<'_> {
 
     fn calibration(&mut self, index: usize, scheduler: &SchedulerConfig) {
         if scheduler.policy.needs_calibration() && scheduler.calibration.is_none() {
-            let what = format!("{} needs a calibration of the device", scheduler.policy.name());
+            let what = format!("{} needs a calibration of the device", scheduler.policy.name);
             let advice = "write calibration = \"FILE\" in [device.scheduler]";
             self.report(format!("device[{index}].scheduler.calibration"), what, advice);
         }
-        if scheduler.prior.is_some() && !scheduler.policy.learns() {
-            let what = format!("{} learns nothing and reads no prior", scheduler.policy.name());
+        if scheduler.prior.is_some() && !scheduler.policy.learns {
+            let what = format!("{} learns nothing and reads no prior", scheduler.policy.name);
             let advice = "remove it, or write policy = \"level\"";
             self.report(format!("device[{index}].scheduler.prior"), what, advice);
         }
-        if scheduler.policy == PolicyKind::Level && scheduler.calibration.is_some() {
+        if scheduler.policy == Scheduler::LEVEL && scheduler.calibration.is_some() {
             let advice =
                 "leave the calibration out, or choose level-calibrated, which was called level before";
             let what = "level measures the device by itself and reads no calibration";
@@ -202,9 +202,8 @@ impl Check<'_> {
     fn unread_constants(&mut self, index: usize, scheduler: &SchedulerConfig) {
         let policy = scheduler.policy;
         for name in scheduler.overrides.given().into_iter().filter(|name| !policy.reads(name)) {
-            let what = format!("the scheduler {:?} does not read it", policy.name());
-            let readers: Vec<&str> =
-                PolicyKind::ALL.into_iter().filter(|kind| kind.reads(name)).map(PolicyKind::name).collect();
+            let what = format!("the scheduler {:?} does not read it", policy.name);
+            let readers: Vec<&str> = offered().filter(|one| one.reads(name)).map(|one| one.name).collect();
             let advice = format!("remove it, or choose {}", readers.join(" or "));
             self.report(format!("device[{index}].scheduler.{name}"), what, &advice);
         }

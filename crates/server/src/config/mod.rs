@@ -43,7 +43,7 @@ pub use limits::Limits;
 pub use log::{LogConfig, LogFormat};
 pub use problem::{ConfigError, Problem};
 pub use rack::RackConfig;
-pub use scheduler::{PolicyKind, SchedulerConfig, SchedulerOverrides};
+pub use scheduler::{SchedulerConfig, SchedulerOverrides, offered};
 
 use sched::{Percentile, Slo};
 use std::collections::HashSet;

@@ -14,7 +14,7 @@ use super::problem::Problem;
 use super::*;
 use crate::device::{self, Identity};
 use crate::policy::{self, PolicyError};
-use sched::DeviceConstants;
+use sched::{DeviceConstants, Scheduler};
 use std::path::PathBuf;
 
 /// Every problem with what `config` names, with fields but without lines.
@@ -91,22 +91,22 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         }
         let scheduler = &device.scheduler;
         if let Some(file) = scheduler.calibration.as_ref().filter(|_| !scheduler.policy.needs_calibration()) {
-            let policy = scheduler.policy.name();
+            let policy = scheduler.policy.name;
             warnings.push(format!("device {name:?}: {policy} does not read calibration {}", file.display()));
         }
         let reserving = config.tenants.iter().filter(|tenant| tenant.reservation.is_some()).count();
-        if reserving > 0 && !scheduler.policy.keeps_reservations() {
-            let policy = scheduler.policy.name();
+        if reserving > 0 && !scheduler.policy.keeps_reservations {
+            let policy = scheduler.policy.name;
             warnings.push(format!(
                 "device {name:?}: {policy} keeps no reservations, and {reserving} are written"
             ));
         }
         for tenant in config.tenants.iter().filter(|tenant| tenant.slo.is_some()) {
-            let (policy, host) = (scheduler.policy.name(), &tenant.host);
+            let (policy, host) = (scheduler.policy.name, &tenant.host);
             let percentile = tenant.slo.map(|slo| slo.percentile);
-            if !scheduler.policy.keeps_objectives() {
+            if !scheduler.policy.keeps_objectives {
                 warnings.push(format!("device {name:?}: {policy} keeps to no objective, and {host} has one"));
-            } else if scheduler.policy == PolicyKind::Reflex && percentile != Some(Percentile::P95) {
+            } else if scheduler.policy == Scheduler::REFLEX && percentile != Some(Percentile::P95) {
                 warnings.push(format!(
                     "device {name:?}: {policy} keeps to no objective but latency_p95, and {host} has another"
                 ));
@@ -166,7 +166,7 @@ fn scheduler(field: impl Fn(&str) -> String, device: &DeviceConfig) -> Option<Pr
         }
         // `check` reports a calibration that is not named.
         PolicyError::Uncalibrated(kind) => scheduler.calibration.as_ref().and_then(|file| {
-            let what = format!("{} has no table [{}]", file.display(), kind.name());
+            let what = format!("{} has no table [{}]", file.display(), kind.name);
             problem("scheduler.calibration", what, "name a calibration that has one")
         }),
     }

@@ -6,6 +6,7 @@
 use super::fields::{Fields, Findings, Lines, number_text};
 use super::problem::Problem;
 use super::*;
+use sched::Scheduler;
 use std::ops::Range;
 use std::path::PathBuf;
 use toml::de::DeTable;
@@ -260,11 +261,16 @@ fn emulated(table: &mut Fields<'_, '_>, findings: &mut Findings) -> EmulatedConf
 }
 
 /// The scheduler of a name; an old name gets an error that says the new one.
-fn policy(table: &mut Fields<'_, '_>, findings: &mut Findings, name: &'static str) -> Option<PolicyKind> {
+fn policy(
+    table: &mut Fields<'_, '_>,
+    findings: &mut Findings,
+    name: &'static str,
+) -> Option<&'static Scheduler> {
     if table.is_former_scheduler(findings, name) {
         return None;
     }
-    table.choice(findings, name, &PolicyKind::ALL.map(|kind| (kind.name(), kind)))
+    let choices: Vec<_> = offered().map(|scheduler| (scheduler.name, scheduler)).collect();
+    table.choice(findings, name, &choices)
 }
 
 /// `scheduler = "none"`, or a table with a `policy` and constants.

@@ -1,6 +1,6 @@
 //! The scheduler of a device: which one, and what it is to know of the SSD.
 
-use sched::Cost;
+use sched::{Cost, Needs, Scheduler};
 use std::path::PathBuf;
 use units::{ByteRate, Bytes, Nanos};
 
@@ -8,35 +8,13 @@ use units::{ByteRate, Bytes, Nanos};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchedulerConfig {
     /// Which one.
-    pub policy: PolicyKind,
+    pub policy: &'static Scheduler,
     /// What was measured of the device, for the schedulers that do not measure by themselves: the path of a file.
     pub calibration: Option<PathBuf>,
     /// What `gimbal ssdtest` found of the device, for the scheduler that measures: where it begins. The path of a device profile.
     pub prior: Option<PathBuf>,
     /// Constants that replace those of the device's profile.
     pub overrides: SchedulerOverrides,
-}
-
-/// The schedulers there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PolicyKind {
-    /// This project's own, without a calibration: it measures the device while it serves.
-    #[default]
-    Level,
-    /// Gimbal as published, in the order of the authors' release.
-    Gimbal,
-    /// Gimbal in the order of the paper's text.
-    GimbalText,
-    /// This project's own: charges what an IO takes of the device. Needs a calibration.
-    LevelCalibrated,
-    /// ReFlex: tokens, with reservations for tenants with an objective. Needs a calibration.
-    Reflex,
-    /// FlashFQ: equal parts of the device's time. Needs a calibration.
-    Flashfq,
-    /// mClock: reservations, limits and weights.
-    Mclock,
-    /// First in, first out: what other targets do.
-    None,
 }
 
 /// Constants that replace those of the device's profile; `None` keeps the profile's.
@@ -91,81 +69,7 @@ impl SchedulerOverrides {
     }
 }
 
-impl PolicyKind {
-    /// All, the default first.
-    pub const ALL: [PolicyKind; 8] = [
-        PolicyKind::Level,
-        PolicyKind::Gimbal,
-        PolicyKind::GimbalText,
-        PolicyKind::LevelCalibrated,
-        PolicyKind::Reflex,
-        PolicyKind::Flashfq,
-        PolicyKind::Mclock,
-        PolicyKind::None,
-    ];
-
-    /// As configurations write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            PolicyKind::Gimbal => "gimbal",
-            PolicyKind::GimbalText => "gimbal-text",
-            PolicyKind::LevelCalibrated => "level-calibrated",
-            PolicyKind::Level => "level",
-            PolicyKind::Reflex => "reflex",
-            PolicyKind::Flashfq => "flashfq",
-            PolicyKind::Mclock => "mclock",
-            PolicyKind::None => "none",
-        }
-    }
-
-    /// What it is, in a line.
-    pub const fn about(self) -> &'static str {
-        match self {
-            PolicyKind::Gimbal => "Gimbal as published: IOs that the token buckets cannot pay wait aside",
-            PolicyKind::GimbalText => "Gimbal as its paper's text has it: all wait behind such an IO",
-            PolicyKind::LevelCalibrated => "Fair shares of device time, by a calibrated model of the device",
-            PolicyKind::Level => {
-                "Fair shares of device time on any device: measures it now and then, for up to half a second"
-            }
-            PolicyKind::Reflex => "ReFlex: tokens, by a calibrated model of the device",
-            PolicyKind::Flashfq => {
-                "FlashFQ: equal shares of device time, by a calibrated model of the device"
-            }
-            PolicyKind::Mclock => "mClock: reservations, limits and weights of IOs, by tags",
-            PolicyKind::None => "First in, first out",
-        }
-    }
-
-    /// Whether it has the constants of [`SchedulerOverrides`].
-    pub const fn reads_constants(self) -> bool {
-        matches!(self, PolicyKind::Gimbal | PolicyKind::GimbalText | PolicyKind::LevelCalibrated)
-    }
-
-    /// Whether it learns what the device takes for an IO, and can be told.
-    pub const fn learns(self) -> bool {
-        matches!(self, PolicyKind::Level)
-    }
-
-    /// Whether it keeps reservations.
-    pub const fn keeps_reservations(self) -> bool {
-        self.reads_constants() || matches!(self, PolicyKind::Level | PolicyKind::Mclock)
-    }
-
-    /// Whether it keeps to objectives of latency.
-    pub const fn keeps_objectives(self) -> bool {
-        matches!(self, PolicyKind::Level | PolicyKind::Reflex)
-    }
-
-    /// Whether it reads the constant of this name.
-    pub(super) fn reads(self, constant: &str) -> bool {
-        match constant {
-            "lag_max" => self == PolicyKind::LevelCalibrated,
-            _ => self.reads_constants(),
-        }
-    }
-
-    /// Whether it needs a calibration of the device.
-    pub const fn needs_calibration(self) -> bool {
-        matches!(self, PolicyKind::LevelCalibrated | PolicyKind::Reflex | PolicyKind::Flashfq)
-    }
+/// The schedulers that a target can have: all but those that must be told rates, which only the simulator measures.
+pub fn offered() -> impl Iterator<Item = &'static Scheduler> {
+    Scheduler::ALL.into_iter().filter(|scheduler| scheduler.needs != Needs::Rates)
 }

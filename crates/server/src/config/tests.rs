@@ -2,6 +2,7 @@
 
 use super::*;
 use sched::Cost;
+use sched::Scheduler;
 
 const EXAMPLE: &str = include_str!("../../../../examples/gimbal.toml");
 
@@ -37,7 +38,7 @@ fn what_a_file_leaves_out_has_its_default() {
     let config = Config::parse(SMALLEST).expect("valid");
     assert_eq!(config.listen, vec![DEFAULT_LISTEN]);
     assert_eq!(config.limits, Limits::default());
-    assert_eq!(config.devices[0].scheduler.policy, PolicyKind::Level);
+    assert_eq!(config.devices[0].scheduler.policy, Scheduler::LEVEL);
     assert_eq!(config.subsystems[0].namespaces[0], NamespaceConfig::whole(1, "a"));
 }
 
@@ -244,7 +245,7 @@ fn only_writes_are_torn_or_volatile() {
 #[test]
 fn the_scheduler_is_a_word_or_a_table() {
     let word = SMALLEST.replace("kind = ", "scheduler = \"none\"\nkind = ");
-    assert_eq!(Config::parse(&word).expect("valid").devices[0].scheduler.policy, PolicyKind::None);
+    assert_eq!(Config::parse(&word).expect("valid").devices[0].scheduler.policy, Scheduler::NONE);
     let table = SMALLEST
         .replace("kind = ", "scheduler = { policy = \"gimbal\", slots = 16, thresh_max = \"2ms\" }\nkind = ");
     let overrides = &Config::parse(&table).expect("valid").devices[0].scheduler.overrides;
@@ -281,7 +282,7 @@ fn an_objective_has_one_bound() {
 fn gimbal_as_published_has_a_name_and_costs_may_be_fractions() {
     let with = |scheduler: &str| SMALLEST.replace("kind = ", &format!("scheduler = {scheduler}\nkind = "));
     let word = Config::parse(&with("\"gimbal\"")).expect("valid");
-    assert_eq!(word.devices[0].scheduler.policy, PolicyKind::Gimbal);
+    assert_eq!(word.devices[0].scheduler.policy, Scheduler::GIMBAL);
     let table = with(
         "{ policy = \"level-calibrated\", calibration = \"c\", write_cost_best = 2.5, write_cost_worst = 9, lag_max = \"1M\" }",
     );

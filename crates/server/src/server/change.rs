@@ -178,7 +178,7 @@ fn or_free<T: fmt::Display>(bound: Option<T>) -> String {
 }
 
 fn shown_scheduler(scheduler: &SchedulerConfig) -> String {
-    let policy = scheduler.policy.name();
+    let policy = scheduler.policy.name;
     if let Some(calibration) = scheduler.calibration.as_ref().filter(|_| scheduler.policy.needs_calibration())
     {
         return format!("{policy} as calibrated in {}", calibration.display());

@@ -26,7 +26,7 @@ pub use reload::ReloadError;
 
 use crate::acceptor::{self, Acceptor};
 use crate::assemble;
-use crate::config::{Config, NamespaceConfig, PolicyKind};
+use crate::config::{Config, NamespaceConfig};
 use crate::connections::message::ToConnections;
 use crate::device::Survey;
 use crate::identity::Identifiers;
@@ -39,6 +39,7 @@ use crate::state::StateThread;
 use crate::stats::Stats;
 use provisioning::{Provisioning, in_order, start_others};
 use reload::Unfinished;
+use sched::Scheduler;
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -215,7 +216,7 @@ impl ServerHandle {
     ///
     /// # Panics
     /// If there is no such device.
-    pub fn set_policy(&self, device: usize, kind: PolicyKind) -> Result<(), StartError> {
+    pub fn set_policy(&self, device: usize, kind: &'static Scheduler) -> Result<(), StartError> {
         let config = &self.config.devices[device];
         let policy = policy(kind, config, None)
             .map_err(|error| StartError::Policy { device: config.name.clone(), error })?;

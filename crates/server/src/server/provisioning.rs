@@ -369,7 +369,7 @@ fn bind_new(topology: &Topology, config: &Config) -> Result<Vec<(Listening, TcpL
 
 /// The scheduler of a device, which is told what is known of the device.
 fn policy_of(topology: &Topology, device: &DeviceConfig) -> Result<Box<dyn Policy>, StartError> {
-    let kept = match (device.scheduler.policy.learns(), topology.keeper(), lasting_name(&device.kind)) {
+    let kept = match (device.scheduler.policy.learns, topology.keeper(), lasting_name(&device.kind)) {
         (true, Some(keeper), Some(ssd)) => keeper.load_learnt(ssd).unwrap_or_else(|error| {
             warn!(device = %device.name, "{error}");
             None

@@ -34,8 +34,9 @@ mod strangers;
 mod violations;
 
 use common::{any_port, simple, start};
+use sched::Scheduler;
 use server::ServerHandle;
-use server::config::{Config, DeviceKind, EmulatedConfig, Limits, PolicyKind, Speed};
+use server::config::{Config, DeviceKind, EmulatedConfig, Limits, Speed};
 use units::Bytes;
 
 /// A second host. Most tests use only the first one.
@@ -55,6 +56,6 @@ fn slowed_with(speed_thousandths: u32, limits: Limits) -> ServerHandle {
     let device = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
     let mut config = Config { limits, ..simple(device, any_port()) };
     // On an SSD so slow the default would learn for minutes; this one knows the SSD.
-    config.devices[0].scheduler.policy = PolicyKind::Gimbal;
+    config.devices[0].scheduler.policy = Scheduler::GIMBAL;
     start(config)
 }

@@ -6,10 +6,9 @@ use crate::raw::Raw;
 use nvme::pdu::Digests;
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::{Nqn, Status};
+use sched::Scheduler;
 use server::ServerHandle;
-use server::config::{
-    AllowedHosts, Config, DeviceKind, EmulatedConfig, Limits, PolicyKind, Speed, TenantConfig,
-};
+use server::config::{AllowedHosts, Config, DeviceKind, EmulatedConfig, Limits, Speed, TenantConfig};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -21,7 +20,7 @@ fn serving(device: DeviceKind, limits: Limits, hosts: AllowedHosts, tenants: &[&
     let mut config = Config { limits, ..crate::common::simple(device, common::any_port()) };
     // On a slow SSD the default would learn for minutes; this one knows the SSD. In the other order of Gimbal a tenant has a slot of the eight at
     // least, whatever its weight.
-    config.devices[0].scheduler.policy = PolicyKind::GimbalText;
+    config.devices[0].scheduler.policy = Scheduler::GIMBAL_TEXT;
     config.subsystems[0].hosts = hosts;
     config.tenants = tenants.iter().map(|host| TenantConfig::equal(host)).collect();
     common::start(config)

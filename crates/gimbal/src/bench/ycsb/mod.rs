@@ -17,7 +17,8 @@ use anyhow::{Context, Result, bail, ensure};
 use blob::steer::Policy;
 use driver::Driver;
 use rack::Rack;
-use server::config::{PolicyKind, Speed};
+use sched::Scheduler;
+use server::config::Speed;
 use show::Run;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ pub(crate) struct Args {
     seed: u64,
     /// Start targets with each of these schedulers, and compare them
     #[arg(long, value_name = "SCHEDULER,...", value_delimiter = ',', value_parser = Schedulers)]
-    compare: Vec<PolicyKind>,
+    compare: Vec<&'static Scheduler>,
     /// Which copy is read, with --compare: each of these is run; `primary` is without load balancing
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',', default_value = "adaptive", value_parser = policy)]
     policy: Vec<&'static str>,
@@ -159,16 +160,16 @@ pub(crate) fn run_command(args: &Args) -> Result<ExitCode> {
     }
     for scheduler in &args.compare {
         for policy in args.policy.iter().filter(|_| !interrupt.is_set()) {
-            let title = format!("{}, reads by {policy}", scheduler.name());
+            let title = format!("{}, reads by {policy}", scheduler.name);
             let run = || -> Result<_> {
-                let rack = Rack::start(&args.ssds, *scheduler, args.instances)?;
+                let rack = Rack::start(&args.ssds, scheduler, args.instances)?;
                 let places = (1..=args.instances).map(|number| on_volume(number, rack.uri(number, policy)));
                 let report = driver.run(&plan(args, &properties, places.collect()), &title, &interrupt)?;
                 rack.end()?;
                 Ok(report)
             };
             let report = run().with_context(|| format!("the run with {title}"))?;
-            runs.push(Run::new(scheduler.name(), policy, report));
+            runs.push(Run::new(scheduler.name, policy, report));
         }
     }
     show::show(&runs, &properties, args.json.as_deref())?;

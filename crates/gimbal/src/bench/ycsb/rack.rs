@@ -9,7 +9,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use blob::Geometry;
 use blob::catalog;
 use blob::store::Store;
-use server::config::{AllowedHosts, Condition, Config, DeviceKind, EmulatedConfig, PolicyKind, RackConfig};
+use sched::Scheduler;
+use server::config::{AllowedHosts, Condition, Config, DeviceKind, EmulatedConfig, RackConfig};
 use server::{Server, ServerHandle, Shutdown};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -64,7 +65,7 @@ fn host(number: u32) -> String {
 
 impl Rack {
     /// Starts the targets with a scheduler, and makes a volume for each database.
-    pub(super) fn start(ssds: &Ssds, scheduler: PolicyKind, instances: u32) -> Result<Rack> {
+    pub(super) fn start(ssds: &Ssds, scheduler: &'static Scheduler, instances: u32) -> Result<Rack> {
         let folder = Folder::new()?;
         let text = folder.store()?;
         let mut rack = Rack { targets: Vec::new(), folder };
@@ -104,7 +105,7 @@ impl Rack {
     }
 }
 
-fn config(ssds: &Ssds, number: u32, scheduler: PolicyKind, instances: u32, store: &str) -> Config {
+fn config(ssds: &Ssds, number: u32, scheduler: &'static Scheduler, instances: u32, store: &str) -> Config {
     let emulated = EmulatedConfig {
         profile: ssds.profile.clone(),
         condition: match ssds.condition {

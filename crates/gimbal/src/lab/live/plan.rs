@@ -20,9 +20,7 @@ use loadgen::{Arrival, Extent, Job, Options, Pacing, Rate, Rates, Rw};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{Calibration, Slo};
-use server::config::{
-    Backing, Condition, Config, DeviceKind, EmulatedConfig, Limits, PolicyKind, TenantConfig,
-};
+use server::config::{Backing, Condition, Config, DeviceKind, EmulatedConfig, Limits, TenantConfig};
 use sim::{Pattern, PolicyChoice, TenantSpec, World};
 use ssd::SLOT_BYTES;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -59,8 +57,8 @@ pub(super) struct Live {
 }
 
 /// The scheduler of `gimbal serve` that is this one.
-pub(super) fn offered(scheduler: Scheduler) -> Option<PolicyKind> {
-    PolicyKind::ALL.into_iter().find(|kind| kind.name() == scheduler.name())
+pub(super) fn offered(scheduler: Scheduler) -> Option<&'static sched::Scheduler> {
+    server::config::offered().find(|row| Some(*row) == scheduler.row())
 }
 
 /// The host NQN of a tenant.
@@ -120,8 +118,8 @@ fn depth(group: &Group, depth_max: u32) -> u32 {
 }
 
 impl Live {
-    /// The counterpart of `world` with the scheduler `kind`. What it is a run of must have passed [`check`].
-    pub(super) fn new(world: &World, kind: PolicyKind, slow: Slow) -> Live {
+    /// The counterpart of `world` with this scheduler. What it is a run of must have passed [`check`].
+    pub(super) fn new(world: &World, row: &'static sched::Scheduler, slow: Slow) -> Live {
         let limits = Limits::default();
         let depth_max = u32::from(limits.queue_depth) - 1;
         let capacity = world.profile.geometry.capacity;
@@ -147,7 +145,7 @@ impl Live {
             }),
             SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         );
-        config.devices[0].scheduler.policy = kind;
+        config.devices[0].scheduler.policy = row;
         let connections = DESCRIPTORS_PER_TENANT * world.tenants.len() as u32;
         // No tenant may wait for memory or a connection: the simulator has no such limits.
         config.limits = Limits {
@@ -263,26 +261,11 @@ fn share(number: usize, tenant: &TenantSpec, slow: Slow) -> TenantConfig {
 
 /// What `gimbal serve` would be given as a file.
 fn calibration(policy: &PolicyChoice) -> Option<Calibration> {
-    let description = "as in virtual time".to_owned();
     match policy {
-        PolicyChoice::Reflex(config) => {
-            Some(Calibration { description, reflex: Some(config.clone()), ..Calibration::default() })
+        PolicyChoice::Ready(setup) if setup.scheduler().needs_calibration() => {
+            Some(Calibration { description: "as in virtual time".to_owned(), ..setup.calibration() })
         }
-        PolicyChoice::Flashfq(config) => {
-            Some(Calibration { description, flashfq: Some(*config), ..Calibration::default() })
-        }
-        PolicyChoice::LevelCalibrated(config) => {
-            Some(Calibration { description, level_calibrated: Some(config.costs), ..Calibration::default() })
-        }
-        PolicyChoice::None
-        | PolicyChoice::Gimbal(_)
-        | PolicyChoice::Level(_)
-        | PolicyChoice::Mclock(_)
-        | PolicyChoice::SpdkQos(_)
-        | PolicyChoice::IoCost
-        | PolicyChoice::MqDeadline(_)
-        | PolicyChoice::Bfq(_)
-        | PolicyChoice::Kyber(_) => None,
+        PolicyChoice::Ready(_) | PolicyChoice::Measured(_) => None,
     }
 }
 

@@ -34,7 +34,7 @@ fn live(text: &str) -> Live {
     let experiment = experiment(text);
     let plan = Plan::new(&experiment);
     let run = plan.runs.iter().find(|run| matches!(run.purpose, Purpose::Case { .. })).expect("a case");
-    Live::new(&run.world, PolicyKind::Level, slow())
+    Live::new(&run.world, sched::Scheduler::LEVEL, slow())
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn the_ssd_is_the_one_that_is_modelled_and_limits_are_as_much_slower() {
     let DeviceKind::Emulated(ssd) = &config.devices[0].kind else { panic!("an emulated SSD") };
     assert_eq!((ssd.profile.as_str(), ssd.condition, ssd.seed), ("dct983", Condition::Fragmented, 7));
     assert_eq!((ssd.size, &ssd.backing), (Bytes::gib(16), &Backing::None));
-    assert_eq!(config.devices[0].scheduler.policy, PolicyKind::Level);
+    assert_eq!(config.devices[0].scheduler.policy, sched::Scheduler::LEVEL);
     let small = &config.tenants[1];
     assert_eq!((small.host.as_str(), small.weight), (host_of(1).as_str(), 3));
     assert_eq!(small.limit_rate, Some(ByteRate(5 << 20)), "a twentieth of 100 MiB/s");
@@ -132,7 +132,7 @@ fn what_has_no_counterpart_is_refused_with_its_place() {
 #[test]
 fn what_the_switch_calls_by_the_same_name_is_offered() {
     let offered: Vec<&str> =
-        Scheduler::ALL.into_iter().filter(|one| offered(*one).is_some()).map(Scheduler::name).collect();
+        Scheduler::all().filter(|one| offered(*one).is_some()).map(Scheduler::name).collect();
     for name in ["none", "reflex", "flashfq", "gimbal", "level", "level-calibrated", "level"] {
         assert!(offered.contains(&name), "{name}");
     }
@@ -151,14 +151,14 @@ fn a_scheduler_that_goes_by_a_calibration_gets_the_simulators() {
         throttle: Nanos::millis(1),
         anticipation: Nanos::micros(200),
     };
-    let given = calibration(&PolicyChoice::Flashfq(config)).expect("it needs one");
+    let given = calibration(&PolicyChoice::from(config)).expect("it needs one");
     assert_eq!((given.flashfq, given.reflex), (Some(config), None));
     let costs = sched::DeviceCosts::DCT983;
     let level = sched::CalibratedConfig::new(sched::DeviceConstants::DCT983, costs);
-    let given = calibration(&PolicyChoice::LevelCalibrated(level)).expect("it needs one");
+    let given = calibration(&PolicyChoice::from(level)).expect("it needs one");
     assert_eq!(given.level_calibrated, Some(costs));
     let gimbal = sched::GimbalConfig::published(sched::DeviceConstants::DCT983);
-    for without in [PolicyChoice::None, PolicyChoice::Gimbal(gimbal)] {
+    for without in [PolicyChoice::none(), PolicyChoice::from(gimbal)] {
         assert_eq!(calibration(&without), None);
     }
 }

@@ -8,7 +8,7 @@ use super::slow::Slow;
 use crate::loopback::Loopback;
 use anyhow::Result;
 use loadgen::{Direction, Job, Observer, Options, Rw};
-use server::config::{Config, DeviceKind, PolicyKind};
+use server::config::{Config, DeviceKind};
 use sim::Network;
 use std::net::{Ipv4Addr, SocketAddr};
 use units::{ByteRate, Bytes, Nanos};
@@ -39,7 +39,7 @@ impl Way {
     pub(super) fn measure() -> Result<Way> {
         let null = DeviceKind::Null { size: Bytes::gib(1) };
         let mut config = Config::simple(null, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-        config.devices[0].scheduler.policy = PolicyKind::None;
+        config.devices[0].scheduler.policy = sched::Scheduler::NONE;
         let switch = Loopback::start(config)?;
         let options = Options { runtime: Some(RUNTIME), ramp: RAMP, ..Options::default() };
         let median = |bs: Bytes| -> Result<Nanos> {
