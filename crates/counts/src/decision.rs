@@ -5,7 +5,7 @@
 //! IO is decided on its own: nothing is saved by looking at several at once.
 
 use sched::{
-    Done, ExtraRead, Io, IoId, IoKind, Mark, Next, Outcome, PapersDrive, Policy, Priority, Scheduler,
+    Action, Given, Io, IoId, IoKind, Mark, Outcome, PapersDrive, Priority, Reading, Scheduler, Station, Turn,
 };
 use std::collections::VecDeque;
 use units::{Bytes, Instant, Nanos, TenantId};
@@ -16,6 +16,8 @@ pub const ACTIVE: u32 = 16;
 const LATENCY: Nanos = Nanos::micros(90);
 /// Virtual time between completions where the SSD is the limit: 200 MB/s of 4 KiB, a fifth of the scheduler's initial rate.
 const PACE: Nanos = Nanos::micros(20);
+/// Where each read ends on the device: extra reads are near it.
+const PLACE: u64 = 1 << 30;
 const SMALL_READS: &[(IoKind, Bytes)] = &[(IoKind::Read, Bytes::kib(4))];
 
 /// What tenants ask for.
@@ -48,12 +50,12 @@ pub const PACED: Load =
 
 /// A scheduler, the device behind it and the tenants in front of it.
 pub struct Switch {
-    policy: Box<dyn Policy>,
+    station: Station,
     load: Load,
     now: Instant,
     wake_at: Option<Instant>,
-    in_flight: VecDeque<Io>,
-    extra_reads: VecDeque<ExtraRead>,
+    in_flight: VecDeque<Given>,
+    extra_reads: VecDeque<Reading>,
     next_id: u64,
 }
 
@@ -63,7 +65,7 @@ impl Switch {
         let setup = scheduler.set_up(&PapersDrive::new().facts());
         let policy = setup.expect("everything is known of the drive").build();
         let mut switch = Switch {
-            policy,
+            station: Station::new(policy, 0, Bytes(u64::MAX), Nanos::secs(1)),
             load,
             now: Instant::ZERO,
             wake_at: None,
@@ -94,37 +96,44 @@ impl Switch {
         let id = IoId(self.next_id);
         let io = Io { id, tenant, priority: Priority::default(), kind, length, mark: Mark::default() };
         self.next_id += 1;
-        self.policy.on_arrival(self.now, io);
+        self.station.arrive(self.now, io);
         self.decide();
     }
 
     fn decide(&mut self) {
+        let mut turn = Turn::new();
         self.wake_at = loop {
-            match self.policy.next(self.now) {
-                Next::Submit(io) => self.in_flight.push_back(io),
-                Next::Extra(read) => self.extra_reads.push_back(read),
-                Next::WakeAt(at) => break Some(at),
-                Next::Idle => break None,
+            match self.station.next(self.now, &mut turn) {
+                Action::Submit(given) => {
+                    if given.io.kind == IoKind::Read {
+                        self.station.on_read_submitted(given.io.tenant, PLACE);
+                    }
+                    self.in_flight.push_back(given);
+                }
+                Action::Read(read) => self.extra_reads.push_back(read),
+                Action::WakeAt(at) => break Some(at),
+                Action::Idle => break None,
+                Action::Pause => turn = Turn::new(),
             }
         };
     }
 
     /// Completes the oldest IO in flight, and the oldest extra read, and returns the IO's tenant.
     fn complete(&mut self) -> TenantId {
-        let io = loop {
-            if let Some(io) = self.in_flight.pop_front() {
-                break io;
+        let given = loop {
+            if let Some(given) = self.in_flight.pop_front() {
+                break given;
             }
             self.now = self.wake_at.expect("an IO is in flight or waits for its time");
             self.decide();
         };
         self.now += self.load.pace;
         let outcome = Outcome::Success { latency: LATENCY };
-        self.policy.on_completion(self.now, Done { io, outcome });
+        self.station.on_done(self.now, given, outcome);
         if let Some(read) = self.extra_reads.pop_front() {
-            self.policy.on_extra_read(self.now, read, outcome);
+            self.station.on_read(self.now, read.tag, outcome);
         }
-        io.tenant
+        given.io.tenant
     }
 }
 

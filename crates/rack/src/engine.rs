@@ -11,11 +11,11 @@ use crate::world::World;
 use blob::SsdId;
 use blob::steer::Slow;
 use sched::{
-    BusyDetector, BusyPeriod, Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Next, Outcome, Policy,
-    Priority,
+    Action, BusyPeriod, Credit, Given, Io, IoId, IoKind, LatencySample, Mark, Outcome, Priority, Station,
+    Turn,
 };
-use sim::{ClientChoice, ExtraReads, LatencyScope};
-use ssd::{Command, CommandKind, Ssd};
+use sim::{ClientChoice, LatencyScope, command};
+use ssd::{Command, CommandKind, SLOT_BYTES, Ssd};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use units::{Bytes, Instant, Nanos, TenantId};
@@ -48,6 +48,7 @@ struct Flight {
     database: usize,
     asked: Asked,
     io: Io,
+    generation: u32,
     asked_at: Instant,
     sent_at: Instant,
     arrived_at: Instant,
@@ -56,10 +57,8 @@ struct Flight {
 }
 
 struct Side {
-    policy: Box<dyn Policy>,
+    station: Station,
     ssd: Ssd,
-    detector: BusyDetector,
-    extra_reads: ExtraReads,
     wake_at: Option<Instant>,
     /// Something has happened since the scheduler was asked.
     is_touched: bool,
@@ -83,7 +82,7 @@ struct Engine<'w> {
 pub fn run(world: &World) -> Results {
     let mut engine = Engine::new(world);
     engine.run();
-    engine.results.learnt = engine.sides[0].policy.learnt();
+    engine.results.learnt = engine.sides[0].station.policy().learnt();
     engine.results.copies_read = engine
         .databases
         .iter()
@@ -95,13 +94,16 @@ impl<'w> Engine<'w> {
     fn new(world: &'w World) -> Engine<'w> {
         let count = world.targets * world.ssds;
         let side = |number| Side {
-            policy: world
-                .scheduler
-                .build(&world.image)
-                .expect("a scheduler is measured without breaking a rule of the simulator"),
+            station: Station::new(
+                world
+                    .scheduler
+                    .build(&world.image)
+                    .expect("a scheduler is measured without breaking a rule of the simulator"),
+                world.seed.wrapping_add(u64::from(number)),
+                Bytes(u64::MAX),
+                Nanos::secs(1),
+            ),
             ssd: Ssd::from_image(&world.image),
-            detector: BusyDetector::default(),
-            extra_reads: ExtraReads::new(world.seed.wrapping_add(u64::from(number))),
             wake_at: None,
             is_touched: false,
             truth: Nanos::ZERO,
@@ -110,7 +112,7 @@ impl<'w> Engine<'w> {
         let ssds: Vec<(SsdId, String)> =
             (0..count).map(|ssd| (SsdId(ssd), format!("target-{}", ssd / world.ssds))).collect();
         let database = |number: u32| {
-            let credit = |side: &Side| side.policy.credit(TenantId(number));
+            let credit = |side: &Side| side.station.policy().credit(TenantId(number));
             let paths = sides.iter().map(|side| Path::new(&world.clients, credit(side))).collect();
             Database::new(number, world, &ssds, paths)
         };
@@ -194,7 +196,7 @@ impl<'w> Engine<'w> {
                     self.results.choices.arrived(self.now, flight.asked.place.ssd.0 as usize);
                 }
                 let side = &mut self.sides[flight.asked.place.ssd.0 as usize];
-                side.policy.on_arrival(self.now, flight.io);
+                side.station.arrive(self.now, flight.io);
                 side.is_touched = true;
             }
             Event::Answer(id) => self.on_answered(id),
@@ -237,6 +239,7 @@ impl<'w> Engine<'w> {
                 database: number,
                 asked,
                 io,
+                generation: 0,
                 asked_at: self.now,
                 sent_at: self.now,
                 arrived_at: self.now,
@@ -272,11 +275,13 @@ impl<'w> Engine<'w> {
         if !std::mem::take(&mut side.is_touched) {
             return;
         }
+        let mut turn = Turn::new();
         loop {
-            match side.policy.next(self.now) {
-                Next::Submit(io) => {
+            match side.station.next(self.now, &mut turn) {
+                Action::Submit(given) => {
+                    let io = given.io;
                     let flight = self.flights[io.id.0 as usize].as_mut().expect("it has arrived");
-                    flight.io = io;
+                    (flight.io, flight.generation) = (io, given.generation);
                     flight.submitted_at = self.now;
                     let Asked { place, first, slots, kind, .. } = flight.asked;
                     // The SSD may be smaller than what all databases could have.
@@ -290,41 +295,40 @@ impl<'w> Engine<'w> {
                         IoKind::Management => CommandKind::Deallocate,
                     };
                     let command = Command { tag: io.id.0, kind, slot: slot as u32, slots: slots as u32 };
-                    side.detector.on_submit(self.now);
                     if kind == CommandKind::Read {
-                        side.extra_reads.on_read(io.tenant, slot as u32, slots as u32);
+                        side.station.on_read_submitted(io.tenant, (slot + slots) * SLOT_BYTES);
                     }
                     side.ssd.submit(self.now, command);
                 }
-                Next::Extra(read) => match side.extra_reads.begin(self.now, read) {
-                    Some(command) => side.ssd.submit(self.now, command),
-                    None => side.policy.on_extra_read(self.now, read, Outcome::Failed),
-                },
-                Next::WakeAt(at) => {
+                Action::Read(read) => side.ssd.submit(self.now, command(read)),
+                Action::WakeAt(at) => {
                     side.wake_at = Some(at);
                     return;
                 }
-                Next::Idle => {
+                Action::Idle => {
                     side.wake_at = None;
                     return;
                 }
+                // Nothing ends within a submission here, so the next turn is at once.
+                Action::Pause => turn = Turn::new(),
             }
         }
     }
 
     fn on_completed(&mut self, at: usize, id: u64, when: Instant) {
         let side = &mut self.sides[at];
-        if let Some((read, outcome)) = side.extra_reads.end(id, when) {
+        if Station::is_extra(id) {
             side.is_touched = true;
-            return side.policy.on_extra_read(self.now, read, outcome);
+            let latency = when.since(side.station.began(id));
+            return side.station.on_read(self.now, id, Outcome::Success { latency });
         }
         let flight = self.flights[id as usize].as_mut().expect("it was submitted");
         let latency = when.since(flight.submitted_at);
         let outcome = Outcome::Success { latency };
         let side = &mut self.sides[at];
-        side.detector.on_end(self.now, flight.io.kind, flight.io.length, outcome);
-        flight.told.credit = side.policy.on_completion(self.now, Done { io: flight.io, outcome });
-        let period = side.detector.period(self.now);
+        let given = Given { io: flight.io, generation: flight.generation };
+        flight.told.credit = side.station.on_done(self.now, given, outcome);
+        let period = side.station.busy(self.now);
         flight.told.slow = period.map(|BusyPeriod { reads, writes, for_about, .. }| Slow {
             reads,
             writes,

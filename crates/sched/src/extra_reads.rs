@@ -102,6 +102,15 @@ impl<T> ExtraReads<T> {
         ended
     }
 
+    /// What was noted of one that is under way.
+    ///
+    /// # Panics
+    /// If it has ended, or never begun.
+    pub fn note(&self, tag: u64) -> &T {
+        let (_, note) = self.under_way[(tag & !EXTRA) as usize].as_ref().expect("it is under way");
+        note
+    }
+
     /// How many the SSD has.
     pub fn in_flight(&self) -> usize {
         self.under_way.len() - self.free.len()

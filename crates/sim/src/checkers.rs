@@ -2,7 +2,7 @@
 //!
 //! The checkers are outside the scheduler and the device, and have their own records:
 //!
-//! * an IO passes each station once and in order, so none is lost and none is done twice;
+//! * an IO passes each waypoint once and in order, so none is lost and none is done twice;
 //! * within a tenant's class, IOs are submitted in order of arrival (those of one kind, or in any, if the scheduler says so);
 //! * a client sends only within its credit;
 //! * the scheduler's count of queued and submitted IOs is correct at every step, and zero at the end;
@@ -17,7 +17,7 @@ use units::{Bytes, Instant, TenantId};
 
 /// Where an IO is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Station {
+pub enum Waypoint {
     /// On its way to the switch.
     Sent,
     /// In the scheduler's queue.
@@ -33,14 +33,14 @@ pub enum Station {
 /// Something that must never happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// An IO reached a station out of order.
+    /// An IO reached a waypoint out of order.
     OutOfTurn {
         /// The IO.
         id: IoId,
         /// Where it was; `None` if it was unknown.
-        was: Option<Station>,
-        /// The station it reached.
-        came: Station,
+        was: Option<Waypoint>,
+        /// The waypoint it reached.
+        came: Waypoint,
     },
     /// An IO was submitted before one that arrived earlier in the same class.
     Overtaken {
@@ -96,7 +96,7 @@ impl std::error::Error for Violation {}
 
 /// The records.
 pub(crate) struct Checkers {
-    stations: Vec<Option<Station>>,
+    waypoints: Vec<Option<Waypoint>>,
     order: Order,
     lines: Vec<[VecDeque<IoId>; Order::LINES]>,
     truth: Backlog,
@@ -107,7 +107,7 @@ pub(crate) struct Checkers {
 impl Checkers {
     pub(crate) fn new(tenants: usize, order: Order) -> Checkers {
         Checkers {
-            stations: Vec::new(),
+            waypoints: Vec::new(),
             order,
             lines: (0..tenants).map(|_| Default::default()).collect(),
             truth: Backlog::default(),
@@ -116,33 +116,33 @@ impl Checkers {
         }
     }
 
-    fn turn(&mut self, id: IoId, came: Station) -> Result<(), Violation> {
+    fn turn(&mut self, id: IoId, came: Waypoint) -> Result<(), Violation> {
         let index = id.0 as usize;
-        if index >= self.stations.len() {
-            self.stations.resize(index + 1, None);
+        if index >= self.waypoints.len() {
+            self.waypoints.resize(index + 1, None);
         }
-        let was = self.stations[index];
+        let was = self.waypoints[index];
         let expected = match came {
-            Station::Sent => None,
-            Station::Arrived => Some(Station::Sent),
-            Station::Submitted => Some(Station::Arrived),
-            Station::Completed => Some(Station::Submitted),
-            Station::Answered => Some(Station::Completed),
+            Waypoint::Sent => None,
+            Waypoint::Arrived => Some(Waypoint::Sent),
+            Waypoint::Submitted => Some(Waypoint::Arrived),
+            Waypoint::Completed => Some(Waypoint::Submitted),
+            Waypoint::Answered => Some(Waypoint::Completed),
         };
         if was != expected {
             return Err(Violation::OutOfTurn { id, was, came });
         }
         // The engine reuses the number of an answered IO.
-        self.stations[index] = if came == Station::Answered { None } else { Some(came) };
+        self.waypoints[index] = if came == Waypoint::Answered { None } else { Some(came) };
         Ok(())
     }
 
     pub(crate) fn on_sent(&mut self, id: IoId) -> Result<(), Violation> {
-        self.turn(id, Station::Sent)
+        self.turn(id, Waypoint::Sent)
     }
 
     pub(crate) fn on_arrived(&mut self, io: &Io) -> Result<(), Violation> {
-        self.turn(io.id, Station::Arrived)?;
+        self.turn(io.id, Waypoint::Arrived)?;
         self.lines[io.tenant.index()][self.order.line(io)].push_back(io.id);
         self.truth.queued += 1;
         self.arrived += io.length;
@@ -150,7 +150,7 @@ impl Checkers {
     }
 
     pub(crate) fn on_submitted(&mut self, io: &Io, arrived_as: Option<&Io>) -> Result<(), Violation> {
-        self.turn(io.id, Station::Submitted)?;
+        self.turn(io.id, Waypoint::Submitted)?;
         let unmarked = Io { mark: Mark::default(), ..*io };
         if arrived_as != Some(&unmarked) {
             return Err(Violation::Altered { io: *io });
@@ -171,13 +171,13 @@ impl Checkers {
     }
 
     pub(crate) fn on_completed(&mut self, id: IoId) -> Result<(), Violation> {
-        self.turn(id, Station::Completed)?;
+        self.turn(id, Waypoint::Completed)?;
         self.truth.in_flight -= 1;
         Ok(())
     }
 
     pub(crate) fn on_answered(&mut self, id: IoId, request: &Request) -> Result<(), Violation> {
-        self.turn(id, Station::Answered)?;
+        self.turn(id, Waypoint::Answered)?;
         self.answered += request.length();
         Ok(())
     }

@@ -7,7 +7,6 @@ use crate::auxiliary::{Auxiliary, Stored};
 use crate::checkers::{Checkers, Violation};
 use crate::client::Client;
 use crate::drive::{Change, Drive};
-use crate::extra_reads::ExtraReads;
 use crate::host::{Host, hosts};
 use crate::queue::EventQueue;
 use crate::results::{Results, Tally, TenantResults};
@@ -17,12 +16,12 @@ use ais::{HostIo, Op, Step};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{
-    BusyDetector, BusyPeriod, Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Next, ObjectiveView,
-    Outcome, Policy, SsdView,
+    Action, BusyPeriod, Credit, Given, Io, IoId, IoKind, LatencySample, Mark, ObjectiveView, Outcome, Policy,
+    Reading, SsdView, Station, Turn,
 };
 use ssd::{Command, CommandKind, Image, SLOT_BYTES};
 use std::hash::Hasher;
-use units::{Instant, TenantId};
+use units::{Bytes, Instant, Nanos, TenantId};
 
 /// Runs a world to its end: everything requested is answered, or a checker reports a violation.
 pub fn run(world: &World) -> Result<Results, Violation> {
@@ -72,6 +71,8 @@ const OWN: u64 = 1 << 63;
 #[derive(Clone, Copy)]
 struct Flight {
     io: Io,
+    /// The scheduler that gave it out.
+    generation: u32,
     request: Request,
     asked_at: Instant,
     sent_at: Instant,
@@ -80,16 +81,21 @@ struct Flight {
     credit: Credit,
 }
 
+/// The command for an extra read. It passes an auxiliary store by, unlike one of the product: what it reads does not matter.
+pub fn command(read: Reading) -> Command {
+    let [slot, slots] = [read.offset, read.length.0].map(|bytes| (bytes / SLOT_BYTES) as u32);
+    Command { tag: read.tag, kind: CommandKind::Read, slot, slots }
+}
+
 struct Engine<'w> {
     world: &'w World,
     now: Instant,
     events: EventQueue<Event>,
     clients: Vec<Client>,
     hosts: Vec<Host>,
-    policy: Box<dyn Policy>,
+    station: Station,
     wake_at: Option<Instant>,
     ssd: Drive<'w>,
-    detector: BusyDetector,
     auxiliary: Option<Auxiliary>,
     flights: Vec<Option<Flight>>,
     free: Vec<u64>,
@@ -101,18 +107,19 @@ struct Engine<'w> {
     busy: Vec<(Instant, Option<BusyPeriod>)>,
     objectives: Vec<(Instant, TenantId, ObjectiveView)>,
     jitter: Xoshiro256PlusPlus,
-    extra_reads: ExtraReads,
 }
 
 impl<'w> Engine<'w> {
-    fn new(world: &'w World, mut policy: Box<dyn Policy>, ssd: Drive<'w>) -> Engine<'w> {
+    fn new(world: &'w World, policy: Box<dyn Policy>, ssd: Drive<'w>) -> Engine<'w> {
+        let mut station = Station::new(policy, world.seed, Bytes(u64::MAX), Nanos::secs(1));
         let mut random = Xoshiro256PlusPlus::seed_from_u64(world.seed);
         let mut clients = Vec::with_capacity(world.tenants.len());
         let mut events = EventQueue::new();
         for (index, spec) in world.tenants.iter().enumerate() {
-            policy.set_share(Instant::ZERO, TenantId(index as u32), spec.share);
+            // One that is set aside is served as if it had no objective.
+            _ = station.set_share(Instant::ZERO, TenantId(index as u32), spec.share);
         }
-        let (hosts, places) = hosts(&world.clients, &world.tenants, |tenant| policy.credit(tenant));
+        let (hosts, places) = hosts(&world.clients, &world.tenants, |tenant| station.policy().credit(tenant));
         for (index, (spec, place)) in world.tenants.iter().zip(places).enumerate() {
             let tenant = TenantId(index as u32);
             let own = random.clone();
@@ -131,18 +138,17 @@ impl<'w> Engine<'w> {
             events.push(Instant::ZERO + config.period, Event::Period);
         }
         let points = world.duration.0.div_ceil(world.interval.0) as usize;
-        let order = policy.order();
+        let order = station.policy().order();
         Engine {
             world,
             now: Instant::ZERO,
             events,
             clients,
             hosts,
-            policy,
+            station,
             wake_at: None,
             auxiliary: world.auxiliary.as_ref().map(|choice| Auxiliary::new(choice, ssd.capacity())),
             ssd,
-            detector: BusyDetector::default(),
             flights: Vec::new(),
             free: Vec::new(),
             checkers: Checkers::new(world.tenants.len(), order),
@@ -153,7 +159,6 @@ impl<'w> Engine<'w> {
             busy: Vec::new(),
             objectives: Vec::new(),
             jitter: random,
-            extra_reads: ExtraReads::new(world.seed),
         }
     }
 
@@ -163,8 +168,9 @@ impl<'w> Engine<'w> {
             self.now = at;
             self.ssd.advance(at, &mut |completion| completions.push(completion));
             for completion in completions.drain(..) {
-                if let Some((read, outcome)) = self.extra_reads.end(completion.tag, completion.at) {
-                    self.policy.on_extra_read(self.now, read, outcome);
+                if Station::is_extra(completion.tag) {
+                    let latency = completion.at.since(self.station.began(completion.tag));
+                    self.station.on_read(self.now, completion.tag, Outcome::Success { latency });
                     continue;
                 }
                 match &mut self.auxiliary {
@@ -191,14 +197,14 @@ impl<'w> Engine<'w> {
             }
             self.decide()?;
         }
-        self.checkers.on_end(self.policy.backlog())?;
+        self.checkers.on_end(self.station.backlog())?;
         Ok(Results {
             tenants: self.tenants,
             duration: self.world.duration,
             interval: self.world.interval,
             fingerprint: self.fingerprint.finish(),
             ios: self.ios,
-            learnt: self.policy.learnt(),
+            learnt: self.station.policy().learnt(),
             views: self.views,
             busy: self.busy,
             objectives: self.objectives,
@@ -214,8 +220,8 @@ impl<'w> Engine<'w> {
             return Ok(None);
         }
         // An idle device still collects garbage. If no IO is outstanding, it need not run.
-        let backlog = self.policy.backlog();
-        let in_flight = backlog.in_flight + self.extra_reads.in_flight();
+        let backlog = self.station.backlog();
+        let in_flight = backlog.in_flight + self.station.extra_reads();
         let busy = in_flight > 0 || self.auxiliary.is_some() && !self.ssd.is_idle();
         let device = if busy { self.ssd.next_event() } else { None };
         let own = self.auxiliary.as_ref().and_then(|auxiliary| auxiliary.stage.next_wake(self.now));
@@ -261,6 +267,7 @@ impl<'w> Engine<'w> {
             };
             let flight = Flight {
                 io,
+                generation: 0,
                 request,
                 asked_at: waiting.asked_at,
                 sent_at: self.now,
@@ -282,12 +289,12 @@ impl<'w> Engine<'w> {
 
     /// Records what the switch and its scheduler report, until the workloads have stopped.
     fn look(&mut self) {
-        self.busy.push((self.now, self.detector.period(self.now)));
-        self.views.extend(self.policy.ssd_view(self.now).map(|view| (self.now, view)));
+        self.busy.push((self.now, self.station.busy(self.now)));
+        self.views.extend(self.station.policy().ssd_view(self.now).map(|view| (self.now, view)));
         let with = |(_, spec): &(usize, &TenantSpec)| spec.share.slo.is_some();
         for (index, _) in self.world.tenants.iter().enumerate().filter(with) {
             let tenant = TenantId(index as u32);
-            let objective = self.policy.tenant_view(tenant).and_then(|view| view.objective);
+            let objective = self.station.policy().tenant_view(tenant).and_then(|view| view.objective);
             self.objectives.extend(objective.map(|view| (self.now, tenant, view)));
         }
         let next = self.now + self.world.interval;
@@ -299,24 +306,26 @@ impl<'w> Engine<'w> {
     fn on_arrived(&mut self, id: IoId) -> Result<(), Violation> {
         let io = self.flight(id).io;
         self.checkers.on_arrived(&io)?;
-        self.policy.on_arrival(self.now, io);
+        self.station.arrive(self.now, io);
         Ok(())
     }
 
     fn decide(&mut self) -> Result<(), Violation> {
+        let mut turn = Turn::new();
         loop {
-            match self.policy.next(self.now) {
-                Next::Submit(io) => {
+            match self.station.next(self.now, &mut turn) {
+                Action::Submit(given) => {
+                    let io = given.io;
                     let flight = self.flights.get_mut(io.id.0 as usize).and_then(Option::as_mut);
                     let arrived_as = flight.as_ref().map(|flight| flight.io);
                     self.checkers.on_submitted(&io, arrived_as.as_ref())?;
                     let flight = flight.expect("the checker knows the IO");
-                    flight.io = io;
+                    (flight.io, flight.generation) = (io, given.generation);
                     flight.submitted_at = self.now;
-                    self.detector.on_submit(self.now);
                     let Request { kind, slot, slots, .. } = flight.request;
                     if kind == CommandKind::Read {
-                        self.extra_reads.on_read(io.tenant, slot, slots);
+                        self.station
+                            .on_read_submitted(io.tenant, (u64::from(slot) + u64::from(slots)) * SLOT_BYTES);
                     }
                     self.fingerprint.add(&[self.now.0, io.id.0, 0]);
                     if self.auxiliary.is_some() {
@@ -325,22 +334,23 @@ impl<'w> Engine<'w> {
                         self.ssd.submit(self.now, Command { tag: io.id.0, kind, slot, slots });
                     }
                 }
-                Next::Extra(read) => match self.extra_reads.begin(self.now, read) {
-                    Some(command) => self.ssd.submit(self.now, command),
-                    None => self.policy.on_extra_read(self.now, read, Outcome::Failed),
-                },
-                Next::WakeAt(at) if at <= self.now => return Err(Violation::LateWake { now: self.now, at }),
-                Next::WakeAt(at) => {
+                Action::Read(read) => self.ssd.submit(self.now, command(read)),
+                Action::WakeAt(at) if at <= self.now => {
+                    return Err(Violation::LateWake { now: self.now, at });
+                }
+                Action::WakeAt(at) => {
                     self.wake_at = Some(at);
                     break;
                 }
-                Next::Idle => {
+                Action::Idle => {
                     self.wake_at = None;
                     break;
                 }
+                // Nothing ends within a submission here, so the next turn is at once.
+                Action::Pause => turn = Turn::new(),
             }
         }
-        self.checkers.on_step(self.policy.backlog())
+        self.checkers.on_step(self.station.backlog())
     }
 
     /// An IO that the scheduler has given out goes to the stage before the SSD.
@@ -415,8 +425,8 @@ impl<'w> Engine<'w> {
         let latency = at.since(flight.submitted_at);
         flight.completed_at = at;
         let outcome = Outcome::Success { latency };
-        self.detector.on_end(self.now, flight.io.kind, flight.io.length, outcome);
-        flight.credit = self.policy.on_completion(self.now, Done { io: flight.io, outcome });
+        let given = Given { io: flight.io, generation: flight.generation };
+        flight.credit = self.station.on_done(self.now, given, outcome);
         let host = self.clients[flight.io.tenant.index()].place.host;
         let link = &mut self.hosts[host].from_switch;
         let answers_at = link.send(&self.world.network, at, flight.request.bytes_back(), &mut self.jitter);

@@ -20,7 +20,6 @@ pub mod checkers;
 mod client;
 mod drive;
 mod engine;
-mod extra_reads;
 mod host;
 mod io_cost;
 pub mod network;
@@ -32,8 +31,7 @@ pub mod world;
 
 pub use auxiliary::AuxiliaryChoice;
 pub use drive::Change;
-pub use engine::{run, run_changing, run_on, run_with};
-pub use extra_reads::ExtraReads;
+pub use engine::{command, run, run_changing, run_on, run_with};
 pub use io_cost::io_cost_model;
 pub use network::Network;
 pub use results::{Direction, Latencies, Point, Results, Tally, TenantResults, WindowPoint, Windows};

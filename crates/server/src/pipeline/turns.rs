@@ -4,7 +4,7 @@ use crate::stats::TurnStats;
 use units::{Instant, Nanos};
 
 /// The longest that a turn runs its switch again for steps that are left. Other connections wait meanwhile. A run has
-/// [`STEPS_PER_RUN_MAX`](crate::switch::STEPS_PER_RUN_MAX) steps, so a turn is longer by one run at most.
+/// [`Turn::STEPS_MAX`](sched::Turn::STEPS_MAX) steps, so a turn is longer by one run at most.
 const TURN_MAX: Nanos = Nanos::micros(500);
 
 /// Turns that had more to do than one turn may.

@@ -12,11 +12,10 @@
 //! A read needs a buffer only from its dispatch on, so IOs that
 //! wait in the scheduler hold no memory; a dispatched read that finds the pool dry waits for the next buffer that comes back.
 //!
-//! A scheduler may read for itself (`extra_reads`); that is nobody's IO.
+//! A scheduler may read for itself: that is no tenant's IO, so it has no slot, no region (it changes nothing) and no part in what is promised.
 //!
 //! The scheduler runs on the device's clock; what a tenant is promised is in real time, and the scheduler is told how the two compare
-//! (`limits_are_in_real_time_whatever_the_devices_clock`). It can be exchanged while IOs are in flight: what is queued moves over in order
-//! of arrival, what is in flight ends in the books of the scheduler that submitted it.
+//! (`limits_are_in_real_time_whatever_the_devices_clock`). It can be exchanged while IOs are in flight ([`Station`]).
 //!
 //! Holds: every request is finished exactly once, under whatever changes of scheduler and withdrawals
 //!        (`nothing_is_lost_when_the_scheduler_changes`, `a_withdrawn_io_never_reaches_the_device`);
@@ -26,7 +25,6 @@
 
 mod copying;
 mod erase;
-mod extra_reads;
 mod regions;
 mod slot;
 mod step;
@@ -43,46 +41,36 @@ use crate::device::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp};
 use crate::intrusive_list::{Links, List};
 use crate::slab::{Key, Slab};
 use crate::stats::{AuxiliaryStats, ExtraReadStats};
-use extra_reads::ExtraReads;
 use nvme::spec::Busy;
 use reactor::{BufferPool, IoBuffer, Reactor};
 use regions::Regions;
 use sched::{
-    Admitted, BusyDetector, BusyPeriod, Done, ExtraRead, Io, IoId, Mark, Next, Outcome, Policy, Refused,
-    Share,
+    Action, Admitted, BusyPeriod, Given, Io, IoId, Mark, Outcome, Policy, Reading, Refused, Share, Station,
+    Turn,
 };
 use std::collections::VecDeque;
 use std::io;
 use step::After;
-use units::{Instant, Nanos, TenantId};
+use units::{Bytes, Instant, Nanos, TenantId};
 use watch::{Limit, Watch};
-
-/// A scheduler and its place in the order of schedulers.
-struct Generation {
-    number: u32,
-    policy: Box<dyn Policy>,
-}
 
 /// Scheduler, device and the slots of all IOs of the thread. `T` is whose an IO is.
 pub(crate) struct Switch<T> {
     /// The slots: also of IOs that have not arrived here yet, or are with another SSD.
     pub(crate) ios: Slab<IoSlot<T>>,
-    present: Generation,
-    /// Schedulers that still have IOs in flight.
-    retired: Vec<Generation>,
+    /// The scheduler.
+    station: Station,
     device: Box<dyn Device>,
     clock: DeviceClock,
     arrivals: u64,
     /// IOs that have arrived and not ended, and extra reads on the device.
     under_way: usize,
-    extra_reads: ExtraReads,
+    extra_reads: ExtraReadStats,
     /// Dispatched IOs that wait for a buffer.
     waiting_for_memory: List,
     memory_links: Links,
     /// Dispatched IOs in order of dispatch.
     watch: Watch,
-    /// Whether the SSD is slow, on its clock.
-    busy: BusyDetector,
     /// Where the IOs on the device write.
     regions: Regions<(Key, DeviceIo)>,
     /// IOs that have ended and wait for their answer.
@@ -93,8 +81,6 @@ pub(crate) struct Switch<T> {
     done: VecDeque<DeviceDone>,
     /// Kept for its memory.
     finished: Vec<DeviceDone>,
-    /// Shares other than equal, by tenant.
-    shares: Vec<(TenantId, Share)>,
     /// When the scheduler wants to be asked again, on the machine's clock.
     wake_at: Option<Instant>,
     /// When to look for memory again: a buffer that was sent by another thread comes back without a word.
@@ -106,33 +92,27 @@ pub(crate) struct Switch<T> {
 /// How long dispatched IOs wait for memory before they look for it unasked.
 const RETRY_AFTER: Nanos = Nanos::micros(500);
 
-/// The most steps of one run: submissions, completions, and extra reads that are not possible. A device may end everything within its
-/// submission, so that there is always a next step; other connections wait for the end of the run.
-pub(crate) const STEPS_PER_RUN_MAX: usize = 64;
-
 impl<T> Switch<T> {
     /// A switch with nothing in it.
     pub(crate) fn new(policy: Box<dyn Policy>, device: Box<dyn Device>) -> Switch<T> {
         let clock = device.clock();
         Switch {
             ios: Slab::new(),
-            present: Generation { number: 0, policy },
-            retired: Vec::new(),
+            // A verify may be longer than any buffer, and an extra read like it is not possible. Where such reads go need not be secret.
+            station: Station::new(policy, 0, Bytes(BufferPool::LENGTH_MAX as u64), clock.second()),
             device,
             clock,
             arrivals: 0,
             under_way: 0,
-            extra_reads: ExtraReads::new(),
+            extra_reads: ExtraReadStats::default(),
             waiting_for_memory: List::default(),
             memory_links: Links::default(),
             watch: Watch::default(),
-            busy: BusyDetector::default(),
             regions: Regions::new(),
             ended: Vec::new(),
             freed: VecDeque::new(),
             done: VecDeque::new(),
             finished: Vec::new(),
-            shares: Vec::new(),
             wake_at: None,
             retry_at: None,
             wants_run: false,
@@ -141,12 +121,12 @@ impl<T> Switch<T> {
 
     /// The scheduler, to look at.
     pub(crate) fn policy(&self) -> &dyn Policy {
-        &*self.present.policy
+        self.station.policy()
     }
 
     /// The tenants that are promised something of latency.
     pub(crate) fn objectives(&self) -> impl Iterator<Item = TenantId> + '_ {
-        self.shares.iter().filter(|(_, share)| share.slo.is_some()).map(|(tenant, _)| *tenant)
+        self.station.shares().iter().filter(|(_, share)| share.slo.is_some()).map(|(tenant, _)| *tenant)
     }
 
     /// The device's clock.
@@ -164,8 +144,7 @@ impl<T> Switch<T> {
         slot.arrived = now;
         slot.sequence = self.arrivals;
         self.arrivals += 1;
-        slot.generation = self.present.number;
-        slot.state = State::Queued(self.present.policy.on_arrival(self.clock.to_device(now), slot.io));
+        slot.state = State::Queued(self.station.arrive(self.clock.to_device(now), slot.io));
     }
 
     /// A disk operation of the reactor has ended.
@@ -179,21 +158,21 @@ impl<T> Switch<T> {
         self.device.on_disk(now, tag, result, buffer);
     }
 
-    /// Does what can be done at `now`, in at most [`STEPS_PER_RUN_MAX`] steps: collects from the device, and dispatches. Read buffers
+    /// Does what can be done at `now`, in at most [`Turn::STEPS_MAX`] steps: collects from the device, and dispatches. Read buffers
     /// come from `pool`. [`Switch::take_ended`] returns what has ended; [`Switch::wants_run`] says whether steps are left.
     pub(crate) fn run(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool) {
         self.device.poll(now, reactor);
-        let mut left = STEPS_PER_RUN_MAX;
+        let mut turn = Turn::new();
         loop {
-            let before = left;
-            self.submit_waiting(now, reactor, pool, &mut left);
-            self.collect(now, reactor, pool, &mut left);
-            self.give_out(now, reactor, pool, &mut left);
-            if left == before || left == 0 {
+            let before = turn.left();
+            self.submit_waiting(now, reactor, pool, &mut turn);
+            self.collect(now, reactor, pool, &mut turn);
+            self.give_out(now, reactor, pool, &mut turn);
+            if turn.left() == before || turn.left() == 0 {
                 break;
             }
         }
-        self.wants_run = left == 0;
+        self.wants_run = turn.left() == 0;
         self.retry_at = (!self.waiting_for_memory.is_empty()).then(|| now + RETRY_AFTER);
     }
 
@@ -203,34 +182,34 @@ impl<T> Switch<T> {
         now: Instant,
         reactor: &mut Reactor,
         pool: &mut BufferPool,
-        left: &mut usize,
+        turn: &mut Turn,
     ) {
-        while *left > 0
+        while turn.left() > 0
             && let Some((_, io)) = self.freed.pop_front()
         {
-            *left -= 1;
+            turn.step();
             self.device.submit(now, reactor, io);
         }
-        while *left > 0
+        while turn.left() > 0
             && let Some(key) = self.memory_links.first(&self.waiting_for_memory)
             && self.try_step(now, reactor, pool, key)
         {
-            *left -= 1;
+            turn.step();
             self.memory_links.remove(&mut self.waiting_for_memory, key);
         }
     }
 
     /// Takes completions from the device.
-    fn collect(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, left: &mut usize) {
+    fn collect(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, turn: &mut Turn) {
         if self.done.is_empty() {
             self.device.take_finished(&mut self.finished);
             self.done.extend(self.finished.drain(..));
         }
-        while *left > 0
+        while turn.left() > 0
             && let Some(done) = self.done.pop_front()
         {
-            *left -= 1;
-            if ExtraReads::has(done.tag) {
+            turn.step();
+            if Station::is_extra(done.tag) {
                 self.on_extra_read(now, pool, done);
             } else {
                 self.on_done(now, reactor, pool, done);
@@ -239,21 +218,21 @@ impl<T> Switch<T> {
     }
 
     /// Asks the scheduler who goes next, until it has no answer.
-    fn give_out(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, left: &mut usize) {
-        while *left > 0 {
-            match self.present.policy.next(self.clock.to_device(now)) {
-                Next::Submit(io) => self.dispatch(now, reactor, pool, io),
-                Next::Extra(read) => self.read_extra(now, reactor, pool, read),
-                Next::WakeAt(at) => {
+    fn give_out(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, turn: &mut Turn) {
+        loop {
+            match self.station.next(self.clock.to_device(now), turn) {
+                Action::Submit(given) => self.dispatch(now, reactor, pool, given),
+                Action::Read(read) => self.read_extra(now, reactor, pool, read),
+                Action::WakeAt(at) => {
                     self.wake_at = Some(self.clock.to_real(at));
                     break;
                 }
-                Next::Idle => {
+                Action::Idle => {
                     self.wake_at = None;
                     break;
                 }
+                Action::Pause => break,
             }
-            *left -= 1;
         }
     }
 
@@ -300,7 +279,7 @@ impl<T> Switch<T> {
         self.watch.look(Limit::Patience, |at| device_now.saturating_since(clock.to_device(at)) >= patience);
         for tenant in self.watch.overdue() {
             self.wants_run = true;
-            self.present.policy.on_overdue(device_now, tenant);
+            self.station.on_overdue(device_now, tenant);
         }
     }
 
@@ -316,7 +295,7 @@ impl<T> Switch<T> {
 
     /// The busy period of the SSD, if it is slow now: on the device's clock.
     pub(crate) fn busy(&self, now: Instant) -> Option<BusyPeriod> {
-        self.busy.period(self.clock.to_device(now))
+        self.station.busy(self.clock.to_device(now))
     }
 
     /// The device's auxiliary store, if it has one.
@@ -326,7 +305,7 @@ impl<T> Switch<T> {
 
     /// What the scheduler has read for itself.
     pub(crate) fn extra_reads(&self) -> ExtraReadStats {
-        self.extra_reads.stats()
+        self.extra_reads
     }
 
     /// Takes back an IO that has not reached the device, and answers whether it has: then it has ended, and is not told by
@@ -339,7 +318,7 @@ impl<T> Switch<T> {
         let slot = self.ios.get_mut(key).expect("an IO that is withdrawn has not ended");
         match slot.state {
             State::Queued(ticket) => {
-                let io = self.present.policy.withdraw_one(self.clock.to_device(now), slot.io.tenant, ticket);
+                let io = self.station.withdraw(self.clock.to_device(now), slot.io.tenant, ticket);
                 assert_eq!(io.id, IoId(key.to_bits()), "the scheduler gives back another IO");
             }
             State::OnDevice => {
@@ -362,10 +341,7 @@ impl<T> Switch<T> {
 
     /// Forgets a tenant that has gone for good. Its IOs must have ended.
     pub(crate) fn forget(&mut self, now: Instant, tenant: TenantId) {
-        let now = self.clock.to_device(now);
-        self.shares.retain(|(other, _)| *other != tenant);
-        self.present.policy.forget(now, tenant);
-        self.retired.iter_mut().for_each(|retired| retired.policy.forget(now, tenant));
+        self.station.forget(self.clock.to_device(now), tenant);
     }
 
     /// Sets a tenant's share, whose rates and objective are in real time whatever the device's clock.
@@ -379,14 +355,7 @@ impl<T> Switch<T> {
         share: Share,
     ) -> Result<Admitted, Refused> {
         self.wants_run = true;
-        let share = Share { second: self.clock.second(), ..share };
-        self.shares.retain(|(other, _)| *other != tenant);
-        if share != (Share { second: share.second, ..Share::EQUAL }) {
-            self.shares.push((tenant, share));
-        }
-        let admission = self.present.policy.admission(tenant, &share);
-        self.present.policy.set_share(self.clock.to_device(now), tenant, share);
-        admission
+        self.station.set_share(self.clock.to_device(now), tenant, share)
     }
 
     /// Puts another scheduler in charge. Queued IOs move over in the order in which they arrived. Answers what the new one
@@ -396,76 +365,54 @@ impl<T> Switch<T> {
         now: Instant,
         policy: Box<dyn Policy>,
     ) -> Vec<(TenantId, Result<Admitted, Refused>)> {
-        let device_now = self.clock.to_device(now);
         self.wants_run = true;
-        let number = self.present.number + 1;
-        let mut old = std::mem::replace(&mut self.present, Generation { number, policy });
-        let mut answers = Vec::new();
-        for &(tenant, share) in &self.shares {
-            if share.slo.is_some() {
-                answers.push((tenant, self.present.policy.admission(tenant, &share)));
-            }
-            self.present.policy.set_share(device_now, tenant, share);
-        }
-        let queued = self.ios.iter().filter(|(_, slot)| matches!(slot.state, State::Queued(_)));
-        let mut tenants: Vec<TenantId> = queued.map(|(_, slot)| slot.io.tenant).collect();
-        tenants.sort_unstable();
-        tenants.dedup();
-        let mut moving = Vec::new();
-        for tenant in tenants {
-            old.policy.withdraw(device_now, tenant, &mut |io| {
-                moving.push(*io);
-                true
-            });
-        }
         let ios = &mut self.ios;
-        moving.sort_by_key(|io| ios.get(Key::from_bits(io.id.0)).map(|slot| slot.sequence));
-        for io in moving {
-            let ticket = self.present.policy.on_arrival(device_now, Io { mark: Mark::default(), ..io });
+        let queued = ios.iter().filter(|(_, slot)| matches!(slot.state, State::Queued(_)));
+        let mut queued: Vec<(u64, Io)> = queued.map(|(_, slot)| (slot.sequence, slot.io)).collect();
+        queued.sort_unstable_by_key(|(sequence, _)| *sequence);
+        let queued: Vec<Io> = queued.into_iter().map(|(_, io)| io).collect();
+        self.station.replace(self.clock.to_device(now), policy, &queued, |io, ticket| {
             let moved = ios.get_mut(Key::from_bits(io.id.0)).expect("a queued IO has its slot");
-            (moved.generation, moved.state) = (number, State::Queued(ticket));
-        }
-        if old.policy.backlog().in_flight > 0 {
-            self.retired.push(old);
-        }
-        answers
+            moved.state = State::Queued(ticket);
+        })
     }
 
     /// The scheduler has given an IO out.
-    fn dispatch(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, io: Io) {
+    fn dispatch(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, given: Given) {
+        let Given { io, generation } = given;
         let key = Key::from_bits(io.id.0);
         let slot = self.ios.get_mut(key).expect("the scheduler gives out what it was given");
-        (slot.io, slot.state) = (io, State::OnDevice);
-        self.extra_reads.on_dispatch(io.tenant, &slot.work);
+        (slot.io, slot.generation, slot.state) = (io, generation, State::OnDevice);
+        // All that the scheduler was told is a read (`Progress::price`).
+        if let Work::Read(range) | Work::Verify(range) | Work::Compare { range, .. } = &slot.work {
+            self.station.on_read_submitted(io.tenant, range.offset + range.length);
+        }
         self.watch.on_submit(now, key, io.tenant);
-        self.busy.on_submit(self.clock.to_device(now));
         self.step(now, reactor, pool, key);
     }
 
-    /// The scheduler wants a read of its own.
+    /// The scheduler wants a read of its own. Its buffer comes from the pool; if there is none, or an IO waits for one, it is not done.
     #[cold]
-    fn read_extra(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, read: ExtraRead) {
-        let place = self.extra_reads.place(read).filter(|_| self.waiting_for_memory.is_empty());
-        let with_buffer = place.and_then(|range| Some((range, step::take(pool, range.length)?)));
-        let Some((ByteRange { offset, length }, buffer)) = with_buffer else {
-            return self.present.policy.on_extra_read(self.clock.to_device(now), read, Outcome::Failed);
+    fn read_extra(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, read: Reading) {
+        let Reading { tag, offset, length: Bytes(length) } = read;
+        let is_possible = self.waiting_for_memory.is_empty();
+        let Some(buffer) = is_possible.then(|| step::take(pool, length)).flatten() else {
+            return self.station.on_read(self.clock.to_device(now), tag, Outcome::Failed);
         };
         self.under_way += 1;
-        let tag = self.extra_reads.begin(read, self.present.number);
+        self.extra_reads.ios += 1;
+        self.extra_reads.bytes += length;
         self.device.submit(now, reactor, DeviceIo { tag, offset, length, op: DeviceOp::Read(buffer) });
     }
 
-    /// An extra read has ended. A scheduler that was retired no longer wants it.
+    /// An extra read has ended.
     #[cold]
     fn on_extra_read(&mut self, now: Instant, pool: &mut BufferPool, done: DeviceDone) {
-        let (read, generation) = self.extra_reads.end(done.tag);
         self.under_way -= 1;
         done.buffer.into_iter().for_each(|buffer| pool.give(buffer));
         let latency = done.latency;
         let outcome = done.result.map_or(Outcome::Failed, |()| Outcome::Success { latency });
-        if generation == self.present.number {
-            self.present.policy.on_extra_read(self.clock.to_device(now), read, outcome);
-        }
+        self.station.on_read(self.clock.to_device(now), done.tag, outcome);
     }
 
     /// Starts the next step of a dispatched IO, behind those that wait for memory if it needs some itself.
@@ -525,18 +472,12 @@ impl<T> Switch<T> {
         let io = slot.io;
         self.watch.on_end(key);
         let outcome = Outcome::Success { latency: std::mem::take(&mut slot.progress.latency) };
-        let generation = std::mem::replace(&mut slot.generation, self.present.number);
+        let given = Given { io, generation: slot.generation };
         let (kind, length) = slot.progress.price(&slot.work, &*self.device);
         slot.io = Io { kind, length, mark: Mark::default(), ..io };
-        let (next, done) = (slot.io, Done { io, outcome });
-        self.busy.on_end(device_now, io.kind, io.length, outcome);
-        if generation == self.present.number {
-            self.present.policy.on_completion(device_now, done);
-        } else {
-            self.end_in_retired(device_now, generation, done);
-        }
-        let ticket = self.present.policy.on_arrival(device_now, next);
-        self.ios.get_mut(key).expect("it has not ended").state = State::Queued(ticket);
+        let next = slot.io;
+        self.station.on_done(device_now, given, outcome);
+        slot.state = State::Queued(self.station.arrive(device_now, next));
     }
 
     /// Closes the books on an IO whose result is known.
@@ -547,32 +488,16 @@ impl<T> Switch<T> {
         let was_given_out = slot.state == State::OnDevice;
         slot.state = State::Ended;
         if !was_given_out {
-            slot.credit = self.present.policy.credit(slot.io.tenant);
+            slot.credit = self.station.policy().credit(slot.io.tenant);
             return;
         }
         self.watch.on_end(key);
         let latency = slot.progress.latency;
         let outcome = if slot.was_served() { Outcome::Success { latency } } else { Outcome::Failed };
-        let (generation, done) = (slot.generation, Done { io: slot.io, outcome });
-        self.busy.on_end(device_now, done.io.kind, done.io.length, outcome);
-        if let Some(period) = self.busy.period(device_now) {
+        let given = Given { io: slot.io, generation: slot.generation };
+        slot.credit = self.station.on_done(device_now, given, outcome);
+        if let Some(period) = self.station.busy(device_now) {
             slot.busy = told(period, self.clock);
-        }
-        if generation == self.present.number {
-            slot.credit = self.present.policy.on_completion(device_now, done);
-            return;
-        }
-        slot.credit = self.present.policy.credit(slot.io.tenant);
-        self.end_in_retired(device_now, generation, done);
-    }
-
-    fn end_in_retired(&mut self, now: Instant, generation: u32, done: Done) {
-        let index = self.retired.iter().position(|retired| retired.number == generation);
-        let index = index.expect("a scheduler is kept until its last IO has ended");
-        let policy = &mut self.retired[index].policy;
-        policy.on_completion(now, done);
-        if policy.backlog().in_flight == 0 {
-            self.retired.swap_remove(index);
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::device::{DeviceIo, DeviceOp, Erase, Quote};
 use crate::slab::steps;
 use reactor::Backend;
 use sched::{
-    DeviceConstants, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, LinearCost, Millitokens, Priority,
-    Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
+    DeviceConstants, Done, ExtraRead, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, LinearCost,
+    Millitokens, Next, Priority, Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
 };
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -461,7 +461,7 @@ fn a_copy_goes_on_when_the_scheduler_changes() {
     world.run();
     world.bench.borrow_mut().release();
     world.run();
-    assert!(world.switch.retired.is_empty(), "the old one had a piece, which is over");
+    assert!(world.switch.station.retired() == 0, "the old one had a piece, which is over");
     world.settle();
     assert_eq!(world.bench.borrow().contents.get(&117), Some(&9));
     assert_eq!((world.tags(), world.switch.policy().backlog()), (vec![0], sched::Backlog::default()));
@@ -585,11 +585,11 @@ fn nothing_is_lost_when_the_scheduler_changes() {
     world.run();
     assert_eq!(world.submitted().len(), 5, "two of the old scheduler, three of the new");
     world.switch.replace_policy(world.now, Box::new(Fifo::default()));
-    assert_eq!(world.switch.retired.len(), 2);
+    assert_eq!(world.switch.station.retired(), 2);
     world.run();
     world.settle();
     assert_eq!(world.tags(), (0..10).collect::<Vec<_>>());
-    assert!(world.switch.retired.is_empty());
+    assert!(world.switch.station.retired() == 0);
     assert_eq!(world.switch.policy().backlog(), sched::Backlog::default());
 }
 
@@ -649,6 +649,6 @@ fn order_within_a_class_survives_a_change_of_scheduler_and_slots_come_back() {
     let mut tags = world.tags();
     tags.sort_unstable();
     assert_eq!(tags, (0..ROUNDS * ARRIVALS).collect::<Vec<_>>(), "every IO ended once");
-    assert!(world.switch.retired.is_empty());
+    assert!(world.switch.station.retired() == 0);
     assert_eq!(world.switch.policy().backlog(), sched::Backlog::default());
 }

@@ -55,7 +55,7 @@ fn a_run_ends_though_the_device_ends_everything_at_once() {
     wishes.lock().expect("no test panics with it").wants.extend(vec![read; 100_000]);
     for _ in 0..100 {
         world.run_once();
-        assert!(std::mem::take(&mut *submissions.borrow_mut()) <= STEPS_PER_RUN_MAX);
+        assert!(std::mem::take(&mut *submissions.borrow_mut()) <= Turn::STEPS_MAX);
         assert!(world.switch.wants_run(), "the rest is for the next run");
     }
     world.arrive(1, BOB, Work::Read(page(8)));
@@ -72,7 +72,7 @@ fn a_run_ends_whatever_is_deallocated() {
         world.arrive(tag, ALICE, Work::Deallocate(ranges));
     }
     world.run_once();
-    assert!(*submissions.borrow() <= STEPS_PER_RUN_MAX, "{}", submissions.borrow());
+    assert!(*submissions.borrow() <= Turn::STEPS_MAX, "{}", submissions.borrow());
     world.arrive(100, BOB, Work::Read(page(0)));
     for _ in 0..8 {
         world.run_once();
@@ -97,7 +97,7 @@ fn a_run_ends_though_many_writes_wait_for_one_claim() {
         world.bench.borrow_mut().release();
         world.run_once();
     }
-    assert!(world.submitted().len() <= 2 + STEPS_PER_RUN_MAX, "{}", world.submitted().len());
+    assert!(world.submitted().len() <= 2 + Turn::STEPS_MAX, "{}", world.submitted().len());
     world.settle();
     assert_eq!(world.tags().len(), 1000);
 }

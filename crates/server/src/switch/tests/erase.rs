@@ -159,7 +159,7 @@ fn what_is_left_of_an_erasure_survives_a_change_of_scheduler_and_can_be_taken_ba
         [(0, "discard"), (32, "discard")],
         "the second piece is the new scheduler's"
     );
-    assert!(world.switch.retired.is_empty());
+    assert!(world.switch.station.retired() == 0);
     world.arrive(1, BOB, Work::Read(page(7)));
     world.bench.borrow_mut().release();
     world.run();
