@@ -170,6 +170,28 @@ impl Checkers {
         Ok(())
     }
 
+    /// It was taken back before it was submitted: it goes straight back.
+    pub(crate) fn on_withdrawn(&mut self, io: &Io) -> Result<(), Violation> {
+        let id = io.id;
+        let was = self.waypoints[id.0 as usize];
+        if was != Some(Waypoint::Arrived) {
+            return Err(Violation::OutOfTurn { id, was, came: Waypoint::Completed });
+        }
+        self.waypoints[id.0 as usize] = Some(Waypoint::Completed);
+        self.lines[io.tenant.index()][self.order.line(io)].retain(|other| *other != id);
+        self.truth.queued -= 1;
+        Ok(())
+    }
+
+    /// Another scheduler has the queued IOs, in order of arrival, and keeps another order.
+    pub(crate) fn on_replaced(&mut self, order: Order, queued: &[Io]) {
+        self.order = order;
+        self.lines.iter_mut().flatten().for_each(VecDeque::clear);
+        for io in queued {
+            self.lines[io.tenant.index()][order.line(io)].push_back(io.id);
+        }
+    }
+
     pub(crate) fn on_completed(&mut self, id: IoId) -> Result<(), Violation> {
         self.turn(id, Waypoint::Completed)?;
         self.truth.in_flight -= 1;

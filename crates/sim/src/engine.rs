@@ -17,7 +17,7 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{
     Action, BusyPeriod, Credit, Given, Io, IoId, IoKind, LatencySample, Mark, ObjectiveView, Outcome, Policy,
-    Reading, SsdView, Station, Turn,
+    Reading, Setup, SsdView, Station, Ticket, Turn,
 };
 use ssd::{Command, CommandKind, Image, SLOT_BYTES};
 use std::hash::Hasher;
@@ -46,7 +46,26 @@ pub fn run_changing(
     image: &Image,
     changes: &[Change],
 ) -> Result<Results, Violation> {
-    Engine::new(world, policy, Drive::new(image, changes)).run()
+    Engine::new(world, policy, Drive::new(image, changes), &[]).run()
+}
+
+/// The same under an operator who changes schedulers, and hosts that take IOs back.
+pub fn run_disturbed(
+    world: &World,
+    policy: Box<dyn Policy>,
+    image: &Image,
+    disturbances: &[(Instant, Disturbance)],
+) -> Result<Results, Violation> {
+    Engine::new(world, policy, Drive::new(image, &[]), disturbances).run()
+}
+
+/// Something that is done to a switch under load.
+#[derive(Clone, Debug)]
+pub enum Disturbance {
+    /// Another scheduler is put in charge.
+    Replace(Setup),
+    /// A tenant takes back every second IO that waits in the switch.
+    Withdraw(TenantId),
 }
 
 enum Event {
@@ -62,6 +81,8 @@ enum Event {
     Period,
     /// The auxiliary store has done something.
     Stored(Stored),
+    /// The disturbance of this number.
+    Disturb(usize),
 }
 
 /// Tags of the SSD's commands that are the stage's own.
@@ -73,6 +94,10 @@ struct Flight {
     io: Io,
     /// The scheduler that gave it out.
     generation: u32,
+    /// Its name while it is queued, and its place in the order of arrivals.
+    queued: Option<(Ticket, u64)>,
+    /// It was taken back, and counts in no result.
+    is_withdrawn: bool,
     request: Request,
     asked_at: Instant,
     sent_at: Instant,
@@ -94,6 +119,8 @@ struct Engine<'w> {
     clients: Vec<Client>,
     hosts: Vec<Host>,
     station: Station,
+    disturbances: &'w [(Instant, Disturbance)],
+    arrivals: u64,
     wake_at: Option<Instant>,
     ssd: Drive<'w>,
     auxiliary: Option<Auxiliary>,
@@ -110,7 +137,12 @@ struct Engine<'w> {
 }
 
 impl<'w> Engine<'w> {
-    fn new(world: &'w World, policy: Box<dyn Policy>, ssd: Drive<'w>) -> Engine<'w> {
+    fn new(
+        world: &'w World,
+        policy: Box<dyn Policy>,
+        ssd: Drive<'w>,
+        disturbances: &'w [(Instant, Disturbance)],
+    ) -> Engine<'w> {
         let mut station = Station::new(policy, world.seed, Bytes(u64::MAX), Nanos::secs(1));
         let mut random = Xoshiro256PlusPlus::seed_from_u64(world.seed);
         let mut clients = Vec::with_capacity(world.tenants.len());
@@ -137,6 +169,9 @@ impl<'w> Engine<'w> {
         if let ClientChoice::Parda { config, .. } = &world.clients {
             events.push(Instant::ZERO + config.period, Event::Period);
         }
+        for (number, (at, _)) in disturbances.iter().enumerate() {
+            events.push(*at, Event::Disturb(number));
+        }
         let points = world.duration.0.div_ceil(world.interval.0) as usize;
         let order = station.policy().order();
         Engine {
@@ -146,6 +181,8 @@ impl<'w> Engine<'w> {
             clients,
             hosts,
             station,
+            disturbances,
+            arrivals: 0,
             wake_at: None,
             auxiliary: world.auxiliary.as_ref().map(|choice| Auxiliary::new(choice, ssd.capacity())),
             ssd,
@@ -189,6 +226,7 @@ impl<'w> Engine<'w> {
                     Event::Look => self.look(),
                     Event::Period => self.on_period()?,
                     Event::Stored(stored) => self.on_stored(stored)?,
+                    Event::Disturb(number) => self.disturb(number)?,
                 }
             }
             if let Some(auxiliary) = &mut self.auxiliary {
@@ -268,6 +306,8 @@ impl<'w> Engine<'w> {
             let flight = Flight {
                 io,
                 generation: 0,
+                queued: None,
+                is_withdrawn: false,
                 request,
                 asked_at: waiting.asked_at,
                 sent_at: self.now,
@@ -306,7 +346,57 @@ impl<'w> Engine<'w> {
     fn on_arrived(&mut self, id: IoId) -> Result<(), Violation> {
         let io = self.flight(id).io;
         self.checkers.on_arrived(&io)?;
-        self.station.arrive(self.now, io);
+        let ticket = self.station.arrive(self.now, io);
+        self.flights[id.0 as usize].as_mut().expect("it is on its way").queued =
+            Some((ticket, self.arrivals));
+        self.arrivals += 1;
+        Ok(())
+    }
+
+    /// IOs that wait in the switch, in order of arrival.
+    fn queued(&self) -> Vec<(Io, Ticket)> {
+        let flights = self.flights.iter().flatten();
+        let mut queued: Vec<(u64, Io, Ticket)> = flights
+            .filter_map(|flight| flight.queued.map(|(ticket, arrival)| (arrival, flight.io, ticket)))
+            .collect();
+        queued.sort_unstable_by_key(|(arrival, ..)| *arrival);
+        queued.into_iter().map(|(_, io, ticket)| (io, ticket)).collect()
+    }
+
+    fn disturb(&mut self, number: usize) -> Result<(), Violation> {
+        let disturbances = self.disturbances;
+        let (_, disturbance) = &disturbances[number];
+        match disturbance {
+            Disturbance::Replace(setup) => {
+                let queued: Vec<Io> = self.queued().into_iter().map(|(io, _)| io).collect();
+                let flights = &mut self.flights;
+                self.station.replace(self.now, setup.build(), &queued, |io, ticket| {
+                    let flight = flights[io.id.0 as usize].as_mut().expect("it waits");
+                    flight.queued = flight.queued.map(|(_, arrival)| (ticket, arrival));
+                });
+                self.checkers.on_replaced(self.station.policy().order(), &queued);
+                Ok(())
+            }
+            Disturbance::Withdraw(tenant) => {
+                let own = self.queued().into_iter().filter(|(io, _)| io.tenant == *tenant);
+                own.step_by(2).try_for_each(|(io, ticket)| self.withdraw(io, ticket))
+            }
+        }
+    }
+
+    fn withdraw(&mut self, io: Io, ticket: Ticket) -> Result<(), Violation> {
+        let taken = self.station.withdraw(self.now, io.tenant, ticket);
+        if taken.id != io.id {
+            return Err(Violation::Altered { io: taken });
+        }
+        self.checkers.on_withdrawn(&io)?;
+        let flight = self.flights[io.id.0 as usize].as_mut().expect("it waits");
+        (flight.queued, flight.is_withdrawn, flight.completed_at) = (None, true, self.now);
+        flight.credit = self.station.policy().credit(io.tenant);
+        let host = self.clients[io.tenant.index()].place.host;
+        let link = &mut self.hosts[host].from_switch;
+        let at = link.send(&self.world.network, self.now, flight.request.bytes_back(), &mut self.jitter);
+        self.events.push(at, Event::Answer(io.id));
         Ok(())
     }
 
@@ -320,7 +410,7 @@ impl<'w> Engine<'w> {
                     let arrived_as = flight.as_ref().map(|flight| flight.io);
                     self.checkers.on_submitted(&io, arrived_as.as_ref())?;
                     let flight = flight.expect("the checker knows the IO");
-                    (flight.io, flight.generation) = (io, given.generation);
+                    (flight.io, flight.generation, flight.queued) = (io, given.generation, None);
                     flight.submitted_at = self.now;
                     let Request { kind, slot, slots, .. } = flight.request;
                     if kind == CommandKind::Read {
@@ -474,7 +564,7 @@ impl<'w> Engine<'w> {
 
     fn record(&mut self, flight: &Flight) {
         let begin = Instant::ZERO + self.world.warm_up;
-        if self.now < begin || self.now >= self.world.end() {
+        if flight.is_withdrawn || self.now < begin || self.now >= self.world.end() {
             return;
         }
         let tenant = &mut self.tenants[flight.io.tenant.index()];

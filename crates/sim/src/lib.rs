@@ -31,7 +31,7 @@ pub mod world;
 
 pub use auxiliary::AuxiliaryChoice;
 pub use drive::Change;
-pub use engine::{command, run, run_changing, run_on, run_with};
+pub use engine::{Disturbance, command, run, run_changing, run_disturbed, run_on, run_with};
 pub use io_cost::io_cost_model;
 pub use network::Network;
 pub use results::{Direction, Latencies, Point, Results, Tally, TenantResults, WindowPoint, Windows};

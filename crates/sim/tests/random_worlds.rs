@@ -2,14 +2,18 @@
 //! more.
 
 use sched::{Needs, PapersDrive, Scheduler};
-use sim::PolicyChoice;
+use sim::{Disturbance, PolicyChoice};
+use ssd::Image;
 use std::env;
 use std::thread;
+use units::{Instant, Nanos, TenantId};
 
 /// Number of worlds by default.
 const WORLDS: u64 = 300;
 /// Number of worlds for each scheduler.
 const WORLDS_EACH: u64 = 12;
+/// Time between two disturbances.
+const EVERY: Nanos = Nanos::micros(700);
 
 fn from_env(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
@@ -99,6 +103,34 @@ fn random_worlds_hold_before_every_scheduler() {
             let world = sim::World { policy: policy.clone(), ..sim::random::world(seed) };
             if let Err(violation) = sim::run(&world) {
                 panic!("world {seed} before {}: {violation}", row.name);
+            }
+        }
+    }
+}
+
+/// Schedulers are exchanged under load, each for the next of the table, and tenants take IOs back.
+#[test]
+fn random_worlds_hold_while_schedulers_change_and_ios_are_taken_back() {
+    let drive = PapersDrive::new();
+    let set_up = |row: &Scheduler| row.set_up(&drive.facts()).expect("all is known of the drive");
+    for (first, row) in Scheduler::ALL.into_iter().enumerate() {
+        for seed in 0..WORLDS_EACH {
+            let world = sim::random::world(seed);
+            let next = Scheduler::ALL.into_iter().cycle().skip(first + 1);
+            let tenants = (0..world.tenants.len() as u32).map(TenantId).cycle();
+            let disturbances: Vec<(Instant, Disturbance)> = (1..40)
+                .zip(next.zip(tenants))
+                .map(|(number, (next, tenant))| {
+                    let disturbance = match number % 3 {
+                        0 => Disturbance::Replace(set_up(next)),
+                        _ => Disturbance::Withdraw(tenant),
+                    };
+                    (Instant(number * EVERY.0), disturbance)
+                })
+                .collect();
+            let image = Image::new(&world.profile, world.condition, world.seed);
+            if let Err(violation) = sim::run_disturbed(&world, set_up(row).build(), &image, &disturbances) {
+                panic!("world {seed}, at first before {}: {violation}", row.name);
             }
         }
     }
