@@ -10,6 +10,7 @@ mod address;
 mod bench;
 mod completions;
 mod config_check;
+mod control;
 mod demo;
 mod interrupt;
 mod lab;

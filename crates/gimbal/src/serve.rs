@@ -7,6 +7,7 @@
 //! Holds: stdout and stderr never delay or stop the target, even if nobody reads them (`tests/log_trouble.rs`).
 //! Elsewhere: how the log is written is `log_writer`.
 
+use crate::control::{self, Pointless, Request, Requester};
 use crate::log_writer::LogWriter;
 use crate::notify::{State, notify};
 use crate::output;
@@ -21,7 +22,7 @@ use server::config::{
     BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, Lines,
     LogConfig, LogFormat, Speed,
 };
-use server::{EscapedLines, ReloadError, Server, ServerHandle, Shutdown};
+use server::{EscapedLines, ReloadError, Remote, Server, ServerHandle, Shutdown};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -196,7 +197,7 @@ fn serve(
 ) -> anyhow::Result<ExitCode> {
     let set_filter = start_log(&config.log, log.clone())?;
     abort_on_panic(log.clone());
-    let mut signals =
+    let signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).context("cannot install signal handlers")?;
     if let Some(why) = stateless {
         warn!(
@@ -209,32 +210,51 @@ fn serve(
     announce(server.addresses());
     notify(State::Ready);
 
-    loop {
-        match signals.forever().next() {
-            Some(SIGHUP) => {
-                notify(State::Reloading);
-                reload(&mut server, args, &set_filter);
-                registration.offer(&server);
-                notify(State::Ready);
-            }
-            Some(SIGUSR1) => statistics::log(&server, log),
-            _ => break,
-        }
+    let (requester, owner) = control::queue();
+    let (remote, logged) = (server.remote(), log.clone());
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || obey(signals, &requester, &remote, &logged))
+        .context("cannot start the thread that waits for signals")?;
+    while owner.next() == Request::Reload {
+        notify(State::Reloading);
+        reload(&mut server, args, &set_filter);
+        registration.offer(&server);
+        notify(State::Ready);
     }
     notify(State::Stopping);
     let limit = Duration::from_nanos(server.config().limits.drain_timeout.get());
     info!(?limit, "stopping: outstanding commands are answered; a second signal stops at once");
-    let stopper = server.stopper();
-    thread::spawn(move || {
-        signals.forever().find(|signal| [SIGTERM, SIGINT].contains(signal));
-        stopper.stop();
-    });
     // First of all: no new volume is to choose these SSDs.
     registration.stop();
     Ok(match server.shutdown(limit) {
         Shutdown::Complete => ExitCode::SUCCESS,
         Shutdown::CutShort => ExitCode::FAILURE,
     })
+}
+
+/// Does what signals ask for, whatever the owner of the target waits for: passes requests on to it, writes statistics, and stops at once at the second signal to
+/// stop.
+fn obey(mut signals: Signals, requester: &Requester, target: &Remote, log: &LogWriter) {
+    let mut stops = false;
+    for signal in &mut signals {
+        let request = match signal {
+            SIGUSR1 => {
+                statistics::log(target, log);
+                continue;
+            }
+            SIGHUP => Request::Reload,
+            _ if stops => {
+                target.stop();
+                continue;
+            }
+            _ => Request::Stop,
+        };
+        stops |= request == Request::Stop;
+        if let Err(Pointless(why)) = requester.ask(request) {
+            info!("SIGHUP is ignored: {why}");
+        }
+    }
 }
 
 /// A write to a closed pipe, or to a file at its size limit, must return an error and not kill the process.

@@ -8,17 +8,27 @@
 use crate::log_writer::LogWriter;
 use sched::BusyPeriod;
 use serde_json::{Value, json};
-use server::{AuxiliaryStats, Counters, ServerHandle, SsdStats, TenantStats, Transferred};
+use server::{AuxiliaryStats, Counters, Remote, SsdStats, TenantStats, Transferred};
 use std::cmp::Reverse;
+use std::time::Duration;
 use units::{Instant, Nanos, Slowdown};
 
 /// Tenants of an SSD that are shown by name.
 const TENANTS_SHOWN: usize = 20;
 
+/// The time for answers. An SSD whose thread takes longer has a line with its last numbers.
+const LIMIT: Duration = Duration::from_millis(900);
+
 /// Writes the lines.
-pub(crate) fn log(server: &ServerHandle, log: &LogWriter) {
-    for ssd in server.stats().ssds {
+pub(crate) fn log(target: &Remote, log: &LogWriter) {
+    let stats = target.stats(LIMIT);
+    for ssd in stats.ssds {
         log.say("INFO", &format!("statistics {}", of_ssd(&ssd)));
+    }
+    for silent in stats.silent {
+        let last = silent.last.as_ref().map(of_ssd);
+        let line = json!({ "device": silent.device, "answers": false, "last": last });
+        log.say("WARN", &format!("statistics {line}"));
     }
 }
 

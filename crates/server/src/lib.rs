@@ -58,10 +58,10 @@ pub use histogram::Histogram;
 pub use log_lines::EscapedLines;
 pub use policy::PolicyError;
 pub use server::{
-    Change, NamespaceFacts, ReloadError, Server, ServerHandle, Shutdown, StartError, Stopper, Subject,
+    Change, NamespaceFacts, ReloadError, Remote, Server, ServerHandle, Shutdown, StartError, Subject,
 };
 pub use state::{StateError, prepare_state_directory};
 pub use stats::{
-    AuxiliaryStats, Counters, ExtraReadStats, SsdStats, Stats, TenantStats, ThreadStats, Transferred,
-    TurnStats,
+    AuxiliaryStats, Counters, ExtraReadStats, SilentSsd, SsdStats, Stats, TenantStats, ThreadStats,
+    Transferred, TurnStats,
 };

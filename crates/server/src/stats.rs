@@ -9,8 +9,19 @@ use units::{Bytes, Instant, Nanos};
 pub struct Stats {
     /// In the order of the configuration.
     pub ssds: Vec<SsdStats>,
+    /// SSDs whose threads did not answer in time: a device hangs in the kernel.
+    pub silent: Vec<SilentSsd>,
     /// Threads that carry connections and have no SSD.
     pub threads: Vec<ThreadStats>,
+}
+
+/// An SSD whose thread did not answer.
+#[derive(Clone, Debug)]
+pub struct SilentSsd {
+    /// The device's name.
+    pub device: String,
+    /// What it answered last; `None` if nobody has asked since the target started or was reloaded.
+    pub last: Option<SsdStats>,
 }
 
 /// A thread that carries connections and has no SSD.

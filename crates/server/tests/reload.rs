@@ -10,7 +10,8 @@ use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Nqn, Sqe, Status, feature};
 use sched::Scheduler;
 use server::config::{
-    AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, NamespaceConfig, Speed, TenantConfig,
+    AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig, FaultKind, FaultOp,
+    FaultRelease, NamespaceConfig, Speed, TenantConfig,
 };
 use server::{Change, ReloadError, ServerHandle, Shutdown, Subject};
 use std::path::PathBuf;
@@ -407,4 +408,32 @@ fn a_device_that_does_not_answer_delays_only_what_is_new() {
     reload(&mut server, &now);
     assert_eq!(active(&mut host), [1, 3]);
     assert!(host.io.next().expect("an answer").0.status().is_success(), "what was under way has ended well");
+}
+
+/// The owner of a target waits in a reload for a write that hangs; who looks meanwhile is answered.
+#[test]
+fn statistics_come_while_a_reload_waits_for_a_device() {
+    let mut before = config(DeviceKind::Null { size: Bytes::gib(1) });
+    let never = FaultRelease::AtIo(u64::MAX);
+    before.devices[0].faults =
+        vec![FaultConfig { op: FaultOp::Write, ..FaultConfig::new(FaultKind::Hang(never)) }];
+    let mut server = start(before.clone());
+    let mut host = client(&server, ONE, FRIEND);
+    host.io.submit(rw(nvm::WRITE, 1, 0, 1), Transfer::ToController(vec![1; 4096], 4096));
+    let remote = server.remote();
+    until(|| remote.stats(AMPLE).ssds[0].in_flight == 1);
+    let now = Config { subsystems: vec![subsystem(TWO, vec![part(1, "a", 64, 64)])], ..before };
+    std::thread::scope(|scope| {
+        let reload = scope.spawn(|| server.reload(now, Duration::from_secs(2)).map_err(Box::new));
+        let mut looks = 0;
+        while !reload.is_finished() {
+            let stats = remote.stats(AMPLE);
+            assert_eq!((stats.ssds[0].in_flight, stats.silent.len()), (1, 0));
+            looks += 1;
+        }
+        assert!(looks > 0);
+        let stuck = reload.join().expect("it does not panic").expect_err("the write never ends");
+        assert!(matches!(*stuck, ReloadError::Stuck { .. }), "{stuck}");
+    });
+    remote.stop();
 }

@@ -243,7 +243,7 @@ impl Pipeline {
         let Commands { switch, sessions, wires, reads, .. } = &mut self.commands;
         let policy = switch.policy();
         let at = switch.clock().to_device(now);
-        let backlog = policy.backlog();
+        let backlog = switch.backlog();
         SsdStats {
             device: self.name.to_string(),
             at,

@@ -9,13 +9,14 @@
 //! A start provisions everything, a reload only what is new. So both lead to the same target.
 //!
 //! Elsewhere: `thread` is one thread, `topology` is what runs, `provisioning` brings up what is new, `reload` removes what is gone, `wipe`
-//! erases removed blocks, `change` lists the differences of two configurations.
+//! erases removed blocks, `remote` is what other threads can do meanwhile, `change` lists the differences of two configurations.
 
 mod busy_polling;
 mod change;
 mod error;
 mod provisioning;
 mod reload;
+mod remote;
 mod thread;
 mod topology;
 mod wipe;
@@ -23,6 +24,7 @@ mod wipe;
 pub use change::{Change, Subject};
 pub use error::StartError;
 pub use reload::ReloadError;
+pub use remote::Remote;
 
 use crate::acceptor::{self, Acceptor};
 use crate::assemble;
@@ -30,8 +32,6 @@ use crate::config::{Config, NamespaceConfig};
 use crate::connections::message::ToConnections;
 use crate::device::Survey;
 use crate::identity::Identifiers;
-use crate::mailbox::Mailbox;
-use crate::pipeline::Peers;
 use crate::pipeline::change::Change as PipelineChange;
 use crate::pipeline::message::{Report, ToAcceptor, ToPipeline};
 use crate::policy::policy;
@@ -41,7 +41,6 @@ use provisioning::{Provisioning, in_order, start_others};
 use reload::Unfinished;
 use sched::Scheduler;
 use std::net::SocketAddr;
-use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use thread::{Thread, ThreadParts};
 use topology::Topology;
@@ -98,16 +97,19 @@ impl Server {
         let survey = Survey::start().map_err(StartError::Thread)?;
         let topology = Topology::new(start_acceptor(&config)?, start_others(&config)?, state, survey);
         // On an error the handle is dropped. That ends the threads that run already.
+        let remote = Remote::new(&topology);
         let mut handle = ServerHandle {
             config,
             addresses: Vec::new(),
             topology,
             unfinished: Vec::new(),
             wipes: Wipes::default(),
+            remote,
         };
         let provisioning = Provisioning::prepare(&handle.topology, &nothing, &handle.config)?;
         provisioning.commit(&mut handle.topology, &handle.config)?;
         handle.addresses = in_order(&handle.config, handle.topology.listeners.iter().copied());
+        handle.remote.update(&handle.topology, &handle.config);
         let addresses = &handle.addresses;
         info!(?addresses, devices = handle.config.devices.len(), "the target accepts connections");
         Ok(handle)
@@ -150,6 +152,9 @@ fn start_acceptor(config: &Config) -> Result<Thread<ToAcceptor>, StartError> {
     )
 }
 
+/// The time for answers to [`ServerHandle::stats`].
+const STATS_GRACE: Duration = Duration::from_secs(10);
+
 /// The time for the last flush when the time for answers is used up.
 const FLUSH_GRACE: Duration = Duration::from_secs(5);
 
@@ -162,6 +167,7 @@ pub struct ServerHandle {
     unfinished: Vec<Unfinished>,
     /// Removed blocks that have to be erased.
     wipes: Wipes,
+    remote: Remote,
 }
 
 impl ServerHandle {
@@ -189,24 +195,14 @@ impl ServerHandle {
         all.iter().filter_map(facts).collect()
     }
 
-    /// Statistics of all SSDs and threads. An SSD whose pipeline has ended is left out.
+    /// Statistics of all SSDs and threads.
     pub fn stats(&self) -> Stats {
-        let ask = |device: &crate::config::DeviceConfig| {
-            let (_, ssd) = self.topology.ssd(&device.name)?;
-            let (answer, answered) = channel();
-            ssd.thread.mailbox.post(ToPipeline::Stats(answer)).ok().map(|()| answered)
-        };
-        // All threads are asked first, then the answers are awaited. So the snapshots are close together in time.
-        let answers: Vec<_> = self.config.devices.iter().filter_map(ask).collect();
-        let ask_other = |other: &topology::Other| {
-            let (answer, answered) = channel();
-            other.thread.mailbox.post(ToConnections::Stats(answer)).ok().map(|()| answered)
-        };
-        let of_others: Vec<_> = self.topology.others.iter().filter_map(ask_other).collect();
-        Stats {
-            ssds: answers.into_iter().filter_map(|answered| answered.recv().ok()).collect(),
-            threads: of_others.into_iter().filter_map(|answered| answered.recv().ok()).collect(),
-        }
+        self.remote.stats(STATS_GRACE)
+    }
+
+    /// What other threads can do with the target while this handle is busy.
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
     }
 
     /// Changes the scheduler of `device`, with the constants of its configuration. No IO is lost.
@@ -224,16 +220,6 @@ impl ServerHandle {
             self.topology.change_ssd(slot, PipelineChange::Policy(policy));
         }
         Ok(())
-    }
-
-    /// A handle that stops the target at once, from any thread. It does not stop devices that a later reload adds.
-    pub fn stopper(&self) -> Stopper {
-        let mut pipelines = Peers::default();
-        for (slot, ssd) in self.topology.running() {
-            pipelines.set(slot, Some(ssd.thread.mailbox.clone()));
-        }
-        let others = self.topology.others.iter().map(|other| other.thread.mailbox.clone()).collect();
-        Stopper { acceptor: self.topology.acceptor.mailbox.clone(), pipelines, others }
     }
 
     /// Ends the target: stops accepting, answers all commands, flushes the devices, closes the connections. What is not done within
@@ -268,24 +254,8 @@ impl ServerHandle {
 impl Drop for ServerHandle {
     /// Stops all threads and waits for them.
     fn drop(&mut self) {
-        self.stopper().stop();
+        self.remote.update(&self.topology, &self.config);
+        self.remote.stop();
         self.topology.join();
-    }
-}
-
-/// Stops a target at once: commands may stay unanswered.
-#[derive(Clone)]
-pub struct Stopper {
-    acceptor: Mailbox<ToAcceptor>,
-    pipelines: Peers,
-    others: Vec<Mailbox<ToConnections>>,
-}
-
-impl Stopper {
-    /// Stops it.
-    pub fn stop(&self) {
-        self.acceptor.tell(ToAcceptor::Stop);
-        self.pipelines.iter().for_each(|pipeline| pipeline.tell(ToPipeline::Stop));
-        self.others.iter().for_each(|other| other.tell(ToConnections::Stop));
     }
 }

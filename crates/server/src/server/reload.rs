@@ -79,6 +79,12 @@ impl ServerHandle {
     /// # Errors
     /// The error says why. Unless it says otherwise, nothing has changed.
     pub fn reload(&mut self, config: Config, limit: Duration) -> Result<Vec<Change>, ReloadError> {
+        let result = self.apply(config, limit);
+        self.remote.update(&self.topology, &self.config);
+        result
+    }
+
+    fn apply(&mut self, config: Config, limit: Duration) -> Result<Vec<Change>, ReloadError> {
         config.judge().map_err(ReloadError::Config)?;
         let deadline = Instant::now() + limit;
         let problems = transition::problems(&self.config, &config, |nqn| self.topology.home_of(nqn));

@@ -45,8 +45,8 @@ use nvme::spec::Busy;
 use reactor::{BufferPool, IoBuffer, Reactor};
 use regions::Regions;
 use sched::{
-    Action, Admitted, BusyPeriod, Given, Io, IoId, Mark, Outcome, Policy, Reading, Refused, Share, Station,
-    Turn,
+    Action, Admitted, Backlog, BusyPeriod, Given, Io, IoId, Mark, Outcome, Policy, Reading, Refused, Share,
+    Station, Turn,
 };
 use std::collections::VecDeque;
 use std::io;
@@ -122,6 +122,11 @@ impl<T> Switch<T> {
     /// The scheduler, to look at.
     pub(crate) fn policy(&self) -> &dyn Policy {
         self.station.policy()
+    }
+
+    /// IOs that wait in the scheduler, and those on the device, whichever scheduler gave them out.
+    pub(crate) fn backlog(&self) -> Backlog {
+        self.station.backlog()
     }
 
     /// The tenants that are promised something of latency.
