@@ -17,7 +17,7 @@ use crate::{state_dir, statistics};
 use anyhow::{Context, Error, bail, ensure};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use sched::{Former, Scheduler};
+use sched::Scheduler;
 use server::config::{
     BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, Lines,
     LogConfig, LogFormat, Speed,
@@ -133,12 +133,6 @@ impl TypedValueParser for Schedulers {
         argument: Option<&clap::Arg>,
         value: &std::ffi::OsStr,
     ) -> Result<&'static Scheduler, clap::Error> {
-        if let Some((old, Former { now, what })) =
-            value.to_str().and_then(|old| Some((old, Former::named(old)?)))
-        {
-            let said = format!("the scheduler {old} {what}: write {now}\n");
-            return Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, said).with_cmd(command));
-        }
         let known = PossibleValuesParser::new(self.possible_values().into_iter().flatten());
         let name = known.parse_ref(command, argument, value)?;
         Ok(Scheduler::named(&name).expect("it is one of these names"))

@@ -88,22 +88,7 @@ fn a_problem_at_the_start_is_one_line_that_says_what_to_do() {
 }
 
 #[test]
-fn an_old_name_of_a_scheduler_is_answered_with_the_new_one() {
-    for (old, new) in [("gimbal-paper", "gimbal"), ("gimbal-next", "level-calibrated")] {
-        for arguments in [
-            ["serve", "--device", "null", "--scheduler", old].as_slice(),
-            &["lab", "run", "g7a", "--scheduler", old],
-            &["lab", "scale", "--scheduler", old],
-        ] {
-            let answer = output(arguments);
-            let said = String::from_utf8_lossy(&answer.stderr);
-            assert!(!answer.status.success(), "{arguments:?} was accepted");
-            assert!(
-                said.contains(&format!("the scheduler {old} is called {new} now")),
-                "{arguments:?}: {said}"
-            );
-        }
-    }
+fn the_name_of_no_scheduler_is_answered_with_all_names() {
     let unknown = output(&["serve", "--device", "null", "--scheduler", "fifo"]);
     let said = String::from_utf8_lossy(&unknown.stderr);
     assert!(

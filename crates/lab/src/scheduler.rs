@@ -2,9 +2,7 @@
 //! queue, or other constants.
 
 use crate::ssds::{CALIBRATIONS, CalibratedSsd};
-use sched::{
-    BfqConfig, Calibration, DeviceConstants, Facts, Former, GimbalConfig, Learnt, MqDeadlineConfig, Needs,
-};
+use sched::{BfqConfig, Calibration, DeviceConstants, Facts, GimbalConfig, Learnt, MqDeadlineConfig, Needs};
 use sim::LatencyScope;
 use sim::{AuxiliaryChoice, ClientChoice, PolicyChoice};
 use ssd::Profile;
@@ -99,11 +97,8 @@ pub struct UnknownScheduler {
     pub name: String,
 }
 
-/// Says the new name of an old one, or which names there are.
+/// Says which names there are.
 fn unknown(name: &str) -> String {
-    if let Some(Former { now, what }) = Former::named(name) {
-        return format!("the scheduler {name} {what}: write {now}");
-    }
     let known: Vec<&str> = Scheduler::all().map(Scheduler::name).collect();
     format!("there is no scheduler {name}; the schedulers are {}", known.join(", "))
 }
@@ -291,16 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_name_is_answered_with_the_new_one() {
-        let renamed =
-            [("gimbal-paper", "gimbal"), ("gimbal-next", "level-calibrated"), ("level-learned", "level")];
-        for (old, new) in renamed {
-            let said = Scheduler::named(old).expect_err("it was renamed").to_string();
-            assert_eq!(said, format!("the scheduler {old} is called {new} now: write {new}"));
-            assert_eq!(Scheduler::named(new).map(Scheduler::name), Ok(new));
-        }
-        let said = Scheduler::named("gimbal-fair").expect_err("it is gone").to_string();
-        assert!(said.ends_with("is gone; level is fairer and needs no constants: write level"), "{said}");
+    fn a_name_that_no_scheduler_has_is_answered_with_all_names() {
         let said = Scheduler::named("fifo").expect_err("there is none").to_string();
         assert!(said.starts_with("there is no scheduler fifo; the schedulers are level, gimbal"), "{said}");
     }

@@ -46,7 +46,6 @@ use crate::{
     CostCurve, DeviceCosts, FlashfqConfig, LinearCost, Millitokens, PardaConfig, ReflexConfig, StateCosts,
     SupplyPoint, TokenRate,
 };
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::borrow::ToOwned;
 use std::io;
@@ -124,13 +123,6 @@ impl Calibration {
             origin: origin(),
             message: source.to_string().trim_end().to_owned(),
         })?;
-        for (table, found) in [("gimbal-next", file.gimbal_next), ("level", file.level)] {
-            if found.is_some() {
-                let wrong =
-                    "this scheduler is called level-calibrated now: rename the table to [level-calibrated]";
-                return Err(CalibrationError::Wrong { origin: origin(), table, wrong });
-            }
-        }
         let calibration = Calibration {
             description: file.description,
             level_calibrated: file.level_calibrated.map(DeviceCosts::from),
@@ -157,8 +149,6 @@ impl Calibration {
         let file = File {
             description: self.description.clone(),
             level_calibrated: self.level_calibrated.as_ref().map(LevelTable::from),
-            gimbal_next: None,
-            level: None,
             reflex: self.reflex.as_ref().map(ReflexTable::from),
             flashfq: self.flashfq.as_ref().map(FlashfqTable::from),
             parda: self.parda.as_ref().map(PardaTable::from),
@@ -180,12 +170,6 @@ struct File {
     parda: Option<PardaTable>,
     #[serde(rename = "level-calibrated", skip_serializing_if = "Option::is_none")]
     level_calibrated: Option<LevelTable>,
-    /// A former name of `level-calibrated`.
-    #[serde(rename = "gimbal-next", skip_serializing)]
-    gimbal_next: Option<IgnoredAny>,
-    /// Another one.
-    #[serde(skip_serializing)]
-    level: Option<IgnoredAny>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -414,12 +398,9 @@ mod tests {
             let CalibrationError::Wrong { table: found, .. } = error else { panic!("{error}") };
             assert_eq!(found, table);
         }
-        for old in ["[gimbal-next]", "[level]"] {
-            let parsed = Calibration::parse(&EXAMPLE.replace("[level-calibrated]", old), "example");
-            let said = parsed.expect_err("it was renamed").to_string();
-            assert!(said.contains(old) && said.contains("rename the table to [level-calibrated]"), "{said}");
+        for (known, unknown) in [("depth", "deepness"), ("[level-calibrated]", "[level]")] {
+            let parsed = Calibration::parse(&EXAMPLE.replace(known, unknown), "example");
+            assert!(matches!(parsed, Err(CalibrationError::Syntax { .. })), "{unknown}");
         }
-        let unknown = EXAMPLE.replace("depth", "deepness");
-        assert!(matches!(Calibration::parse(&unknown, "example"), Err(CalibrationError::Syntax { .. })));
     }
 }

@@ -81,29 +81,6 @@ pub use view::{
     Congestion, MonitorView, ObjectiveState, ObjectiveView, PacingView, SsdView, TenantView, TimeInFlightView,
 };
 
-/// What has become of a scheduler that is not called so any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Former {
-    /// The scheduler to name today.
-    pub now: &'static str,
-    /// What happened, to be read after the old name.
-    pub what: &'static str,
-}
-
-impl Former {
-    /// What has become of the scheduler with this name, if it was one.
-    pub fn named(name: &str) -> Option<Former> {
-        let (now, what) = match name {
-            "gimbal-paper" => ("gimbal", "is called gimbal now"),
-            "gimbal-next" => ("level-calibrated", "is called level-calibrated now"),
-            "level-learned" => ("level", "is called level now"),
-            "gimbal-fair" => ("level", "is gone; level is fairer and needs no constants"),
-            _ => return None,
-        };
-        Some(Former { now, what })
-    }
-}
-
 /// Random cases for a property.
 #[cfg(test)]
 fn random_cases(cases: u32) -> proptest::test_runner::Config {

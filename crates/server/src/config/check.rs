@@ -191,8 +191,7 @@ impl Check<'_> {
             self.report(format!("device[{index}].scheduler.prior"), what, advice);
         }
         if scheduler.policy == Scheduler::LEVEL && scheduler.calibration.is_some() {
-            let advice =
-                "leave the calibration out, or choose level-calibrated, which was called level before";
+            let advice = "leave the calibration out, or choose level-calibrated";
             let what = "level measures the device by itself and reads no calibration";
             self.report(format!("device[{index}].scheduler"), what, advice);
         }

@@ -4,7 +4,7 @@
 //! most often misspelt. A value that cannot be read is a problem and counts as absent, so that reading goes on.
 
 use super::problem::{ConfigError, Problem};
-use sched::{Cost, Former};
+use sched::Cost;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -79,8 +79,6 @@ pub(super) struct Fields<'t, 'i> {
     path: String,
     table: &'t DeTable<'i>,
     known: Vec<&'static str>,
-    /// Names that are no longer known, and have been reported.
-    former: Vec<&'static str>,
 }
 
 impl<'t, 'i> Fields<'t, 'i> {
@@ -89,7 +87,7 @@ impl<'t, 'i> Fields<'t, 'i> {
             let line = findings.lines.at(key.span().start);
             findings.lines.fields.insert(join(&path, key.get_ref()), line);
         }
-        Fields { path, table, known: Vec::new(), former: Vec::new() }
+        Fields { path, table, known: Vec::new() }
     }
 
     pub(super) fn path_of(&self, name: &str) -> String {
@@ -157,25 +155,6 @@ impl<'t, 'i> Fields<'t, 'i> {
         self.take(findings, name, "a span of time with its unit, such as \"30s\" or \"250us\"", |value| {
             value.as_str()?.parse().ok()
         })
-    }
-
-    /// A field that is no longer known: if it is there, what replaced it, and what to do.
-    pub(super) fn former(&mut self, findings: &mut Findings, name: &'static str, what: &str, advice: &str) {
-        let found = self.table.iter().find(|(key, _)| key.get_ref() == name);
-        if let Some((key, _)) = found {
-            findings.report(Some(key.span()), Problem::new(self.path_of(name), what, advice));
-            self.former.push(name);
-        }
-    }
-
-    /// Reports the word called `name` if it is the former name of a scheduler, and answers whether it is.
-    pub(super) fn is_former_scheduler(&mut self, findings: &mut Findings, name: &'static str) -> bool {
-        let Some(value) = self.value(name) else { return false };
-        let Some(old) = value.get_ref().as_str() else { return false };
-        let Some(Former { now, what }) = Former::named(old) else { return false };
-        let (what, advice) = (format!("{old:?} {what}"), format!("write {now:?}"));
-        findings.report(Some(value.span()), Problem::new(self.path_of(name), what, advice));
-        true
     }
 
     /// One of a few words.
@@ -254,7 +233,7 @@ impl<'t, 'i> Fields<'t, 'i> {
     pub(super) fn finish(self, findings: &mut Findings) {
         for (key, _) in self.table {
             let name = key.get_ref().as_ref();
-            if !self.known.contains(&name) && !self.former.contains(&name) {
+            if !self.known.contains(&name) {
                 let what = "unknown field".to_owned();
                 let advice = format!("known fields: {}", self.known.join(", "));
                 findings.report(Some(key.span()), Problem::new(self.path_of(key.get_ref()), what, advice));

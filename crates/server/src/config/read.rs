@@ -260,15 +260,12 @@ fn emulated(table: &mut Fields<'_, '_>, findings: &mut Findings) -> EmulatedConf
     }
 }
 
-/// The scheduler of a name; an old name gets an error that says the new one.
+/// The scheduler of a name.
 fn policy(
     table: &mut Fields<'_, '_>,
     findings: &mut Findings,
     name: &'static str,
 ) -> Option<&'static Scheduler> {
-    if table.is_former_scheduler(findings, name) {
-        return None;
-    }
     let choices: Vec<_> = offered().map(|scheduler| (scheduler.name, scheduler)).collect();
     table.choice(findings, name, &choices)
 }
@@ -280,11 +277,6 @@ fn scheduler(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SchedulerCo
         return SchedulerConfig { policy, ..SchedulerConfig::default() };
     }
     let Some(mut table) = table.table(findings, "scheduler") else { return SchedulerConfig::default() };
-    table.former(findings, "latency_min", "it is called thresh_min now", "write thresh_min");
-    table.former(findings, "latency_max", "it is called thresh_max now", "write thresh_max");
-    table.former(findings, "lead_max", "it is called lag_max now", "write lag_max");
-    table.former(findings, "io_overhead", "no scheduler charges it any more", "remove it");
-    table.former(findings, "slots_factor", "the scheduler that read it is gone", "remove it");
     let scheduler = SchedulerConfig {
         policy: policy(&mut table, findings, "policy").unwrap_or_default(),
         calibration: table.text(findings, "calibration").map(PathBuf::from),

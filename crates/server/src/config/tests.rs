@@ -299,44 +299,19 @@ fn gimbal_as_published_has_a_name_and_costs_may_be_fractions() {
 }
 
 #[test]
-fn an_old_name_is_answered_with_the_new_one() {
+fn what_a_scheduler_does_not_read_is_refused() {
     let with = |scheduler: &str| SMALLEST.replace("kind = ", &format!("scheduler = {scheduler}\nkind = "));
     for (scheduler, expected) in [
-        ("\"gimbal-paper\"", "device[0].scheduler: \"gimbal-paper\" is called gimbal now; write \"gimbal\""),
-        (
-            "\"gimbal-fair\"",
-            "device[0].scheduler: \"gimbal-fair\" is gone; level is fairer and needs no constants; write \"level\"",
-        ),
-        (
-            "{ policy = \"level-learned\" }",
-            "device[0].scheduler.policy: \"level-learned\" is called level now; write \"level\"",
-        ),
         (
             "{ policy = \"level\", calibration = \"c.toml\" }",
             "device[0].scheduler: level measures the device by itself and reads no calibration; leave the calibration out, \
-             or choose level-calibrated, which was called level before",
+             or choose level-calibrated",
         ),
         (
             "{ policy = \"gimbal\", prior = \"profile.toml\" }",
             "device[0].scheduler.prior: gimbal learns nothing and reads no prior; remove it, or write policy = \"level\"",
         ),
-        (
-            "{ slots_factor = 4 }",
-            "device[0].scheduler.slots_factor: the scheduler that read it is gone; remove it",
-        ),
-        (
-            "{ latency_min = \"1ms\" }",
-            "device[0].scheduler.latency_min: it is called thresh_min now; write thresh_min",
-        ),
-        (
-            "{ latency_max = \"1ms\" }",
-            "device[0].scheduler.latency_max: it is called thresh_max now; write thresh_max",
-        ),
-        ("{ lead_max = \"1M\" }", "device[0].scheduler.lead_max: it is called lag_max now; write lag_max"),
-        (
-            "{ io_overhead = \"4K\" }",
-            "device[0].scheduler.io_overhead: no scheduler charges it any more; remove it",
-        ),
+        ("{ policy = \"io-cost\" }", "device[0].scheduler.policy: \"io-cost\" is not"),
     ] {
         let errors = errors(&with(scheduler));
         assert!(errors.contains(expected), "{scheduler}: {errors}");
