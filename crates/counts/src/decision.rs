@@ -5,7 +5,7 @@
 //! IO is decided on its own: nothing is saved by looking at several at once.
 
 use sched::{
-    Action, Given, Io, IoId, IoKind, Mark, Outcome, PapersDrive, Priority, Reading, Scheduler, Station, Turn,
+    Action, Done, Io, IoId, IoKind, Mark, Outcome, PapersDrive, Priority, Reading, Scheduler, Station, Turn,
 };
 use std::collections::VecDeque;
 use units::{Bytes, Instant, Nanos, TenantId};
@@ -54,7 +54,7 @@ pub struct Switch {
     load: Load,
     now: Instant,
     wake_at: Option<Instant>,
-    in_flight: VecDeque<Given>,
+    in_flight: VecDeque<Io>,
     extra_reads: VecDeque<Reading>,
     next_id: u64,
 }
@@ -104,11 +104,11 @@ impl Switch {
         let mut turn = Turn::new();
         self.wake_at = loop {
             match self.station.next(self.now, &mut turn) {
-                Action::Submit(given) => {
-                    if given.io.kind == IoKind::Read {
-                        self.station.on_read_submitted(given.io.tenant, PLACE);
+                Action::Submit(io) => {
+                    if io.kind == IoKind::Read {
+                        self.station.on_read_submitted(io.tenant, PLACE);
                     }
-                    self.in_flight.push_back(given);
+                    self.in_flight.push_back(io);
                 }
                 Action::Read(read) => self.extra_reads.push_back(read),
                 Action::WakeAt(at) => break Some(at),
@@ -120,20 +120,20 @@ impl Switch {
 
     /// Completes the oldest IO in flight, and the oldest extra read, and returns the IO's tenant.
     fn complete(&mut self) -> TenantId {
-        let given = loop {
-            if let Some(given) = self.in_flight.pop_front() {
-                break given;
+        let io = loop {
+            if let Some(io) = self.in_flight.pop_front() {
+                break io;
             }
             self.now = self.wake_at.expect("an IO is in flight or waits for its time");
             self.decide();
         };
         self.now += self.load.pace;
         let outcome = Outcome::Success { latency: LATENCY };
-        self.station.on_done(self.now, given, outcome);
+        self.station.on_done(self.now, self.station.generation(), Done { io, outcome });
         if let Some(read) = self.extra_reads.pop_front() {
             self.station.on_read(self.now, read.tag, outcome);
         }
-        given.io.tenant
+        io.tenant
     }
 }
 

@@ -11,8 +11,7 @@ use crate::world::World;
 use blob::SsdId;
 use blob::steer::Slow;
 use sched::{
-    Action, BusyPeriod, Credit, Given, Io, IoId, IoKind, LatencySample, Mark, Outcome, Priority, Station,
-    Turn,
+    Action, BusyPeriod, Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Outcome, Priority, Station, Turn,
 };
 use sim::{ClientChoice, LatencyScope, command};
 use ssd::{Command, CommandKind, SLOT_BYTES, Ssd};
@@ -278,10 +277,10 @@ impl<'w> Engine<'w> {
         let mut turn = Turn::new();
         loop {
             match side.station.next(self.now, &mut turn) {
-                Action::Submit(given) => {
-                    let io = given.io;
+                Action::Submit(io) => {
+                    let generation = side.station.generation();
                     let flight = self.flights[io.id.0 as usize].as_mut().expect("it has arrived");
-                    (flight.io, flight.generation) = (io, given.generation);
+                    (flight.io, flight.generation) = (io, generation);
                     flight.submitted_at = self.now;
                     let Asked { place, first, slots, kind, .. } = flight.asked;
                     // The SSD may be smaller than what all databases could have.
@@ -326,8 +325,8 @@ impl<'w> Engine<'w> {
         let latency = when.since(flight.submitted_at);
         let outcome = Outcome::Success { latency };
         let side = &mut self.sides[at];
-        let given = Given { io: flight.io, generation: flight.generation };
-        flight.told.credit = side.station.on_done(self.now, given, outcome);
+        let done = Done { io: flight.io, outcome };
+        flight.told.credit = side.station.on_done(self.now, flight.generation, done);
         let period = side.station.busy(self.now);
         flight.told.slow = period.map(|BusyPeriod { reads, writes, for_about, .. }| Slow {
             reads,

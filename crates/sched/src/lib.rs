@@ -76,7 +76,7 @@ pub use policy::{Backlog, Credit, Next, Order, Policy, Share, Ticket};
 pub use reflex::{Millitokens, ReadOnlyLoad, Reflex, ReflexConfig, SupplyPoint, TokenRate};
 pub use registry::{Factory, Facts, Missing, Needs, Scheduler, Setup, SpdkQosConfig, Unconfigured};
 pub use spdk_qos::SpdkQos;
-pub use station::{Action, Given, Reading, Station, Turn};
+pub use station::{Action, Reading, Station, Turn};
 pub use view::{
     Congestion, MonitorView, ObjectiveState, ObjectiveView, PacingView, SsdView, TenantView, TimeInFlightView,
 };

@@ -31,15 +31,6 @@ struct Generation {
     policy: Box<dyn Policy>,
 }
 
-/// An IO that was given out, and by which scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Given {
-    /// The IO.
-    pub io: Io,
-    /// The scheduler, by its place in their order.
-    pub generation: u32,
-}
-
 /// A read that the scheduler wants for itself. It is no tenant's IO; its data are thrown away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
@@ -54,8 +45,8 @@ pub struct Reading {
 /// What is to be done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Submit this IO to the SSD; it ends through [`Station::on_done`].
-    Submit(Given),
+    /// Submit this IO to the SSD; it ends through [`Station::on_done`], with the [`Station::generation`] of now.
+    Submit(Io),
     /// Read this from the SSD; it ends through [`Station::on_read`], at once if it cannot be done.
     Read(Reading),
     /// Nothing before this instant, unless something arrives or ends.
@@ -171,14 +162,15 @@ impl Station {
     }
 
     /// Decides what is to be done. What is given out is a step of `turn`.
-    #[inline]
+    // Otherwise the IO is copied once more on its way.
+    #[inline(always)]
     pub fn next(&mut self, now: Instant, turn: &mut Turn) -> Action {
         while turn.left() > 0 {
             match self.present.policy.next(now) {
                 Next::Submit(io) => {
                     turn.step();
                     self.busy.on_submit(now);
-                    return Action::Submit(Given { io, generation: self.present.number });
+                    return Action::Submit(io);
                 }
                 Next::Extra(read) => {
                     turn.step();
@@ -234,17 +226,21 @@ impl Station {
         }
     }
 
-    /// An IO that was given out has ended. Answers how many the tenant may have outstanding.
+    /// The number of the present scheduler, which has given out what is given out now.
     #[inline]
-    pub fn on_done(&mut self, now: Instant, given: Given, outcome: Outcome) -> Credit {
-        let Given { io, generation } = given;
-        self.busy.on_end(now, io.kind, io.length, outcome);
-        let done = Done { io, outcome };
+    pub fn generation(&self) -> u32 {
+        self.present.number
+    }
+
+    /// An IO that the scheduler of this number has given out has ended. Answers how many the tenant may have outstanding.
+    #[inline]
+    pub fn on_done(&mut self, now: Instant, generation: u32, done: Done) -> Credit {
+        self.busy.on_end(now, done.io.kind, done.io.length, done.outcome);
         if generation == self.present.number {
             return self.present.policy.on_completion(now, done);
         }
         self.end_in_retired(now, generation, done);
-        self.present.policy.credit(io.tenant)
+        self.present.policy.credit(done.io.tenant)
     }
 
     #[cold]
@@ -352,10 +348,10 @@ mod tests {
     }
 
     /// The next IO that goes, when its time has come.
-    fn next(station: &mut Station, now: &mut Instant) -> Given {
+    fn next(station: &mut Station, now: &mut Instant) -> (u32, Io) {
         loop {
             match station.next(*now, &mut Turn::new()) {
-                Action::Submit(given) => return given,
+                Action::Submit(io) => return (station.generation(), io),
                 Action::WakeAt(at) => *now = at,
                 other => panic!("an IO waits, and this is {other:?}"),
             }
@@ -363,7 +359,7 @@ mod tests {
     }
 
     /// All that goes at once.
-    fn given(station: &mut Station) -> Vec<Given> {
+    fn given(station: &mut Station) -> Vec<Io> {
         let mut turn = Turn::new();
         let mut given = Vec::new();
         while let Action::Submit(one) = station.next(NOW, &mut turn) {
@@ -384,9 +380,9 @@ mod tests {
             station.arrive(now, io(1, 0));
             let second = next(&mut station, &mut now);
             assert_eq!(station.backlog().in_flight, 2);
-            station.on_done(now, second, outcome);
+            station.on_done(now, second.0, Done { io: second.1, outcome });
             assert_eq!((station.policy().backlog(), station.backlog().in_flight), (Backlog::default(), 1));
-            station.on_done(now, first, outcome);
+            station.on_done(now, first.0, Done { io: first.1, outcome });
             assert_eq!((station.retired.len(), station.backlog()), (0, Backlog::default()), "{}", row.name);
             station.forget(now, TenantId(0));
         }
@@ -401,7 +397,7 @@ mod tests {
         station.replace(NOW, Box::new(Fifo::default()), &queued, |io, ticket| tickets.push((io, ticket)));
         let (taken, ticket) = tickets[7];
         assert_eq!(station.withdraw(NOW, taken.tenant, ticket), taken);
-        let ids: Vec<u64> = given(&mut station).iter().map(|given| given.io.id.0).collect();
+        let ids: Vec<u64> = given(&mut station).iter().map(|io| io.id.0).collect();
         let expected: Vec<u64> = (0..20).filter(|id| *id != 7).collect();
         assert_eq!(ids, expected);
     }

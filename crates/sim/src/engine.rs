@@ -16,7 +16,7 @@ use ais::{HostIo, Op, Step};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{
-    Action, BusyPeriod, Credit, Given, Io, IoId, IoKind, LatencySample, Mark, ObjectiveView, Outcome, Policy,
+    Action, BusyPeriod, Credit, Done, Io, IoId, IoKind, LatencySample, Mark, ObjectiveView, Outcome, Policy,
     Reading, Setup, SsdView, Station, Ticket, Turn,
 };
 use ssd::{Command, CommandKind, Image, SLOT_BYTES};
@@ -404,13 +404,13 @@ impl<'w> Engine<'w> {
         let mut turn = Turn::new();
         loop {
             match self.station.next(self.now, &mut turn) {
-                Action::Submit(given) => {
-                    let io = given.io;
+                Action::Submit(io) => {
+                    let generation = self.station.generation();
                     let flight = self.flights.get_mut(io.id.0 as usize).and_then(Option::as_mut);
                     let arrived_as = flight.as_ref().map(|flight| flight.io);
                     self.checkers.on_submitted(&io, arrived_as.as_ref())?;
                     let flight = flight.expect("the checker knows the IO");
-                    (flight.io, flight.generation, flight.queued) = (io, given.generation, None);
+                    (flight.io, flight.generation, flight.queued) = (io, generation, None);
                     flight.submitted_at = self.now;
                     let Request { kind, slot, slots, .. } = flight.request;
                     if kind == CommandKind::Read {
@@ -515,8 +515,8 @@ impl<'w> Engine<'w> {
         let latency = at.since(flight.submitted_at);
         flight.completed_at = at;
         let outcome = Outcome::Success { latency };
-        let given = Given { io: flight.io, generation: flight.generation };
-        flight.credit = self.station.on_done(self.now, given, outcome);
+        let done = Done { io: flight.io, outcome };
+        flight.credit = self.station.on_done(self.now, flight.generation, done);
         let host = self.clients[flight.io.tenant.index()].place.host;
         let link = &mut self.hosts[host].from_switch;
         let answers_at = link.send(&self.world.network, at, flight.request.bytes_back(), &mut self.jitter);

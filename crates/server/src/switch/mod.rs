@@ -45,7 +45,7 @@ use nvme::spec::Busy;
 use reactor::{BufferPool, IoBuffer, Reactor};
 use regions::Regions;
 use sched::{
-    Action, Admitted, Backlog, BusyPeriod, Given, Io, IoId, Mark, Outcome, Policy, Reading, Refused, Share,
+    Action, Admitted, Backlog, BusyPeriod, Done, Io, IoId, Mark, Outcome, Policy, Reading, Refused, Share,
     Station, Turn,
 };
 use std::collections::VecDeque;
@@ -223,10 +223,11 @@ impl<T> Switch<T> {
     }
 
     /// Asks the scheduler who goes next, until it has no answer.
+    #[inline]
     fn give_out(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, turn: &mut Turn) {
         loop {
             match self.station.next(self.clock.to_device(now), turn) {
-                Action::Submit(given) => self.dispatch(now, reactor, pool, given),
+                Action::Submit(io) => self.dispatch(now, reactor, pool, io),
                 Action::Read(read) => self.read_extra(now, reactor, pool, read),
                 Action::WakeAt(at) => {
                     self.wake_at = Some(self.clock.to_real(at));
@@ -383,8 +384,9 @@ impl<T> Switch<T> {
     }
 
     /// The scheduler has given an IO out.
-    fn dispatch(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, given: Given) {
-        let Given { io, generation } = given;
+    #[inline]
+    fn dispatch(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, io: Io) {
+        let generation = self.station.generation();
         let key = Key::from_bits(io.id.0);
         let slot = self.ios.get_mut(key).expect("the scheduler gives out what it was given");
         (slot.io, slot.generation, slot.state) = (io, generation, State::OnDevice);
@@ -421,6 +423,7 @@ impl<T> Switch<T> {
     }
 
     /// Starts the next step of a dispatched IO, behind those that wait for memory if it needs some itself.
+    #[inline]
     fn step(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, key: Key) {
         let waits = !self.waiting_for_memory.is_empty()
             && self.ios.get(key).is_some_and(|slot| slot.progress.needs_memory(&slot.work));
@@ -430,6 +433,7 @@ impl<T> Switch<T> {
     }
 
     /// Starts the next step of a dispatched IO; false if it needs memory and there is none.
+    #[inline]
     fn try_step(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, key: Key) -> bool {
         let slot = self.ios.get_mut(key).expect("a dispatched IO has its slot");
         let Some(io) = slot.progress.next(&mut slot.work, key.to_bits(), pool) else {
@@ -447,6 +451,7 @@ impl<T> Switch<T> {
     }
 
     /// A step has ended: the next one, or the end of the IO.
+    #[inline]
     fn on_done(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool, done: DeviceDone) {
         let key = Key::from_bits(done.tag);
         let slot = self.ios.get_mut(key).expect("the device finishes what it was given");
@@ -477,11 +482,11 @@ impl<T> Switch<T> {
         let io = slot.io;
         self.watch.on_end(key);
         let outcome = Outcome::Success { latency: std::mem::take(&mut slot.progress.latency) };
-        let given = Given { io, generation: slot.generation };
+        let (generation, done) = (slot.generation, Done { io, outcome });
         let (kind, length) = slot.progress.price(&slot.work, &*self.device);
         slot.io = Io { kind, length, mark: Mark::default(), ..io };
         let next = slot.io;
-        self.station.on_done(device_now, given, outcome);
+        self.station.on_done(device_now, generation, done);
         slot.state = State::Queued(self.station.arrive(device_now, next));
     }
 
@@ -499,8 +504,7 @@ impl<T> Switch<T> {
         self.watch.on_end(key);
         let latency = slot.progress.latency;
         let outcome = if slot.was_served() { Outcome::Success { latency } } else { Outcome::Failed };
-        let given = Given { io: slot.io, generation: slot.generation };
-        slot.credit = self.station.on_done(device_now, given, outcome);
+        slot.credit = self.station.on_done(device_now, slot.generation, Done { io: slot.io, outcome });
         if let Some(period) = self.station.busy(device_now) {
             slot.busy = told(period, self.clock);
         }

@@ -72,6 +72,7 @@ impl Progress {
     }
 
     /// The next step of `work`, or `None` if it needs a buffer and the pool has none now.
+    #[inline]
     pub(super) fn next(&self, work: &mut Work, tag: u64, pool: &mut BufferPool) -> Option<DeviceIo> {
         let whole = ByteRange { offset: 0, length: 0 };
         if let Some((erase, ranges)) = work.erases()
@@ -133,6 +134,7 @@ impl Progress {
     }
 
     /// Notes the end of a step.
+    #[inline]
     pub(super) fn on_done(&mut self, work: &mut Work, done: DeviceDone, pool: &mut BufferPool) -> After {
         self.latency = self.latency.max(done.latency);
         self.late = self.late.max(done.late);

@@ -11,8 +11,8 @@ use crate::device::{DeviceIo, DeviceOp, Erase, Quote};
 use crate::slab::steps;
 use reactor::Backend;
 use sched::{
-    DeviceConstants, Done, ExtraRead, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, LinearCost,
-    Millitokens, Next, Priority, Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
+    DeviceConstants, ExtraRead, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, LinearCost, Millitokens,
+    Next, Priority, Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
 };
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
