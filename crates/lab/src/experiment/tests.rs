@@ -81,7 +81,7 @@ fn what_is_wrong_is_said_with_its_place() {
         (
             "\"level\"",
             "\"elevator\"",
-            "schedulers: there is no scheduler elevator; the schedulers are none, ",
+            "schedulers: there is no scheduler elevator; the schedulers are level, ",
         ),
         ("[\"dct983\"]", "[\"hal\"]", "profiles: "),
         ("seeds = [1]", "seeds = []", "seeds: there is none"),
