@@ -14,7 +14,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-/// What the owner is asked for.
+/// A request to the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Reads the configuration again.
@@ -27,7 +27,7 @@ pub(crate) enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pointless(pub(crate) &'static str);
 
-/// What waits.
+/// Which requests wait.
 #[derive(Default)]
 struct Waiting {
     reload: bool,

@@ -1,4 +1,4 @@
-//! What experiments compare, by name: the schedulers of the table, and some with another client's half, an auxiliary store, another drive's
+//! The names that experiments compare: the schedulers of the table, and variants with another client's half, an auxiliary store, another drive's
 //! queue, or other constants.
 
 use crate::ssds::{CALIBRATIONS, CalibratedSsd};
@@ -103,7 +103,7 @@ fn unknown(name: &str) -> String {
     format!("there is no scheduler {name}; the schedulers are {}", known.join(", "))
 }
 
-/// What [`Scheduler::LEVEL`] takes at most to measure two or three kinds of work twice, and to find its limit (docs/level.md).
+/// The longest time in which [`Scheduler::LEVEL`] measures two or three kinds of work twice and finds its limit (docs/level.md).
 const LEARNING: Nanos = Nanos::secs(5);
 /// The fixed threshold of `gimbal-fixed` (Gimbal, figure 17).
 const FIXED_THRESHOLD: Nanos = Nanos::millis(2);

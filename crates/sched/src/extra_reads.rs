@@ -102,7 +102,7 @@ impl<T> ExtraReads<T> {
         ended
     }
 
-    /// What was noted of one that is under way.
+    /// The note of a read that is under way.
     ///
     /// # Panics
     /// If it has ended, or never begun.

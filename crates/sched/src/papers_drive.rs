@@ -3,7 +3,7 @@
 use crate::{Calibration, DeviceConstants, Facts, IoCostConfig, IoCostRates, Learnt};
 use units::ByteRate;
 
-/// What was found out of the drive.
+/// The drive's calibration, and nothing learnt.
 #[derive(Clone, Debug)]
 pub struct PapersDrive {
     calibration: Calibration,

@@ -53,7 +53,7 @@ pub enum Needs {
     Rates,
 }
 
-/// What is known of an SSD and of the wishes for its scheduler.
+/// Facts of an SSD, and constants that its operator chose for the scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// Its constants.
@@ -64,9 +64,9 @@ pub struct Facts<'a> {
     pub write_cost_best: Option<Cost>,
     /// The device time that the least-served tenant may be behind; `None`: the scheduler's own.
     pub lag_max: Option<Bytes>,
-    /// What was measured of it beforehand.
+    /// Its calibration.
     pub calibration: &'a Calibration,
-    /// What a scheduler has learnt of it.
+    /// The prices and reads that a scheduler has learnt of it.
     pub learnt: &'a Learnt,
     /// The rates of single streams.
     pub rates: Option<IoCostConfig>,
@@ -458,54 +458,27 @@ impl Factory for FlashfqConfig {
     }
 }
 
-impl Factory for MclockConfig {
-    fn scheduler(&self) -> &'static Scheduler {
-        Scheduler::MCLOCK
-    }
+/// Factories of which nothing is to be said but the row and the scheduler.
+macro_rules! plain_factories {
+    ($($config:ty => $row:ident, $policy:ident;)*) => {$(
+        impl Factory for $config {
+            fn scheduler(&self) -> &'static Scheduler {
+                Scheduler::$row
+            }
 
-    fn build(&self) -> Box<dyn Policy> {
-        Box::new(Mclock::new(*self))
-    }
+            fn build(&self) -> Box<dyn Policy> {
+                Box::new($policy::new(*self))
+            }
+        }
+    )*};
 }
 
-impl Factory for IoCostConfig {
-    fn scheduler(&self) -> &'static Scheduler {
-        Scheduler::IO_COST
-    }
-
-    fn build(&self) -> Box<dyn Policy> {
-        Box::new(IoCost::new(*self))
-    }
-}
-
-impl Factory for MqDeadlineConfig {
-    fn scheduler(&self) -> &'static Scheduler {
-        Scheduler::MQ_DEADLINE
-    }
-
-    fn build(&self) -> Box<dyn Policy> {
-        Box::new(MqDeadline::new(*self))
-    }
-}
-
-impl Factory for KyberConfig {
-    fn scheduler(&self) -> &'static Scheduler {
-        Scheduler::KYBER
-    }
-
-    fn build(&self) -> Box<dyn Policy> {
-        Box::new(Kyber::new(*self))
-    }
-}
-
-impl Factory for BfqConfig {
-    fn scheduler(&self) -> &'static Scheduler {
-        Scheduler::BFQ
-    }
-
-    fn build(&self) -> Box<dyn Policy> {
-        Box::new(Bfq::new(*self))
-    }
+plain_factories! {
+    MclockConfig => MCLOCK, Mclock;
+    IoCostConfig => IO_COST, IoCost;
+    MqDeadlineConfig => MQ_DEADLINE, MqDeadline;
+    KyberConfig => KYBER, Kyber;
+    BfqConfig => BFQ, Bfq;
 }
 
 #[cfg(test)]
