@@ -9,16 +9,15 @@
 //! is room. The queue size limits everything, whatever the peer does. A peer that violates the protocol ends
 //! the connection: a TermReq is queued, and this call and all later ones return `Fatal`.
 //!
-//! Both ends use `cid_table`, which finds a command by its identifier, and `slots`, which holds what is in
-//! progress.
+//! `queue` is the part of a controller's end that does not depend on the transport.
 
-mod cid_table;
 pub mod host;
-mod slots;
+mod queue;
 pub mod target;
 
 pub use host::{HostConnection, HostEvent, HostOptions, Refusal, SubmitError, Transfer};
-pub use target::{Cancel, FlowControl, Pause, TargetConnection, TargetEvent, TargetLimits};
+pub use queue::{Cancel, FlowControl, TargetEvent};
+pub use target::{Pause, TargetConnection, TargetLimits};
 
 use crate::pdu::Violation;
 

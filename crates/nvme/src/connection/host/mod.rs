@@ -18,8 +18,8 @@ mod receive;
 mod transmit;
 
 use super::Fatal;
-use super::cid_table::CidTable;
-use super::slots::Slots;
+use super::queue::cid_table::CidTable;
+use super::queue::slots::Slots;
 use crate::buffer::Buffer;
 use crate::pdu::ic::alignment_from_wire;
 use crate::pdu::{Digests, End, Framing, PduReader, Rules, term::TermReqImage};

@@ -9,7 +9,7 @@
 //! | more commands than the queue has entries                       | sequence error                                 |
 //! | identifier of an outstanding command                           | status Command ID Conflict                     |
 //! | identifier of a command on hold                                | the one on hold is dropped                     |
-//! | impossible SGL                                                 | status as `plan` says                          |
+//! | impossible SGL                                                 | status as `queue::plan` says                   |
 //! | half of a fused operation without the other directly before or | status Missing Fused Command                   |
 //! | after it                                                       |                                                |
 //! | H2CData: unknown tag; identifier that is not the tag's         | invalid field at TTAG; at CCCID                |
@@ -18,17 +18,17 @@
 //! | data digest                                                    | status Transient Transport Error, after all    |
 //! |                                                                | data of the command has arrived                |
 
-use super::plan::{Plan, plan};
-use super::{BULK_MIN, Outbound, Outstanding, Receiving, Stage, TargetConnection, TargetEvent, Transfer};
+use super::transmit::Control;
+use super::{Receiving, TargetConnection, TargetEvent};
 use crate::buffer::{Buffer, BufferSource, BufferUse};
 use crate::connection::Fatal;
-use crate::connection::slots::Slots;
+use crate::connection::queue::{Admitted, Queue};
 use crate::pdu::ic::{self, alignment_from_wire};
 use crate::pdu::transfer::{OFFSET_CCCID, OFFSET_LENGTH, OFFSET_TTAG};
 use crate::pdu::{
     CapsuleCmd, Digests, Framing, H2cData, IcReq, IcResp, Layout, PduType, Rules, Step, TermReq, Violation,
 };
-use crate::spec::{Cqe, Sqe, Status};
+use crate::spec::Sqe;
 
 impl<B: Buffer> TargetConnection<B> {
     /// Takes received bytes and appends the resulting events to `events`. Returns how many bytes were taken.
@@ -53,18 +53,13 @@ impl<B: Buffer> TargetConnection<B> {
     /// may receive them there, all or some, and must then call `on_placed` before anything else.
     pub fn place(&mut self) -> &mut [u8] {
         let left = self.reader.payload_left();
-        let (buffer, from) = match &mut self.receiving {
-            Receiving::InCapsule { buffer, filled } => (Some(buffer), *filled),
-            Receiving::Transfer(number) => {
-                let transfer = self.transfers.at(*number);
-                (transfer.buffer.as_mut(), transfer.received as usize)
-            }
-            Receiving::Nothing | Receiving::Unbuffered { .. } | Receiving::Discarded => (None, 0),
+        let place = match &mut self.receiving {
+            Receiving::InCapsule { buffer, filled } => &mut buffer.bytes_mut()[*filled..],
+            Receiving::Transfer(number) => self.queue.transfer(*number).expect("its data arrives").place(),
+            Receiving::Nothing | Receiving::Unbuffered { .. } | Receiving::Discarded => &mut [],
         };
-        match buffer {
-            Some(buffer) if self.fatal.is_none() => &mut buffer.bytes_mut()[from..from + left],
-            _ => &mut [],
-        }
+        // A transfer whose data is discarded has no place.
+        if self.fatal.is_some() || place.is_empty() { &mut [] } else { &mut place[..left] }
     }
 
     /// The first `count` bytes of `place` were received. Appends the resulting events to `events`.
@@ -75,11 +70,8 @@ impl<B: Buffer> TargetConnection<B> {
                 *filled += count;
             }
             Receiving::Transfer(number) => {
-                let transfer = self.transfers.at(*number);
-                let (buffer, from) = (transfer.buffer.as_ref(), transfer.received as usize);
-                let buffer = buffer.expect("there was a place");
-                self.reader.on_placed(&buffer.bytes()[from..from + count]);
-                transfer.received += count as u32;
+                let transfer = self.queue.transfer(*number).expect("its data arrives");
+                self.reader.on_placed(transfer.advance(count));
             }
             Receiving::Nothing | Receiving::Unbuffered { .. } | Receiving::Discarded => {
                 unreachable!("there was no place for {count} bytes")
@@ -106,7 +98,7 @@ impl<B: Buffer> TargetConnection<B> {
                 };
                 self.receiving = Receiving::InCapsule { buffer, filled: 0 };
             }
-            if self.reader.at_boundary() && self.transmit.len() >= self.transmit_pause {
+            if self.reader.at_boundary() && self.queue.is_congested() {
                 return Ok(());
             }
             while let Some(step) = self.reader.next(input).map_err(Fatal::Violation)? {
@@ -115,7 +107,7 @@ impl<B: Buffer> TargetConnection<B> {
                         self.on_header(layout, source, events)?;
                         break;
                     }
-                    Step::Payload(chunk) => self.receiving.take_in(&mut self.transfers, chunk),
+                    Step::Payload(chunk) => self.receiving.take_in(&mut self.queue, chunk),
                     Step::End { intact, .. } => {
                         self.on_payload_end(intact, events);
                         break;
@@ -162,7 +154,7 @@ impl<B: Buffer> TargetConnection<B> {
             ..*self.reader.rules()
         });
         let response = IcResp::new(self.limits.cpda, digests.to_wire(), self.limits.maxh2cdata);
-        self.transmit.push_back(Outbound::IcResp(Box::new(response)));
+        self.control = Some(Control::IcResp(Box::new(response)));
         events.push(TargetEvent::Initialized { digests });
         Ok(())
     }
@@ -174,79 +166,26 @@ impl<B: Buffer> TargetConnection<B> {
         events: &mut Vec<TargetEvent<B>>,
     ) -> Result<(), Violation> {
         let sqe: Sqe = self.reader.header::<CapsuleCmd>().sqe;
-        let cid = sqe.cid();
-        if self.commands.is_full() {
+        if self.queue.is_full() {
             return Err(Violation::SEQUENCE);
         }
-        let planned = match self.commands.get(cid) {
-            Some(outstanding) if outstanding.held => {
-                self.give_up(cid, events);
-                plan(&sqe, layout.data_length, self.transfer_max)
+        match self.queue.admit(sqe, layout.data_length, source, events) {
+            Admitted::Whole => {}
+            Admitted::DataFollows(length) => {
+                self.receiving = Receiving::Unbuffered { length, starved: false };
             }
-            Some(_) => Err(Status::COMMAND_ID_CONFLICT),
-            None => plan(&sqe, layout.data_length, self.transfer_max),
-        };
-        let (plan, place) = match (planned, self.pair_up(&sqe)) {
-            (Ok(plan), Ok(place)) => (plan, place),
-            (Err(status), place) | (Ok(_), place @ Err(status)) => {
-                self.refuse(sqe, status, events);
-                if let Ok(Some(place)) = place {
-                    self.on_half_refused(place);
-                }
-                if layout.data_length > 0 {
-                    self.receiving = Receiving::Discarded;
-                }
-                return Ok(());
-            }
-        };
-        let mut command = Outstanding { transfer: None, read_length: 0, held: false, fused: place };
-        match plan {
-            Plan::Complete => {}
-            Plan::Send(length) => command.read_length = length,
-            Plan::InCapsule(length) => self.receiving = Receiving::Unbuffered { length, starved: false },
-            Plan::Solicit(length) => command.transfer = Some(self.solicit(sqe, length, source)),
-        }
-        self.commands.insert(cid, command);
-        if matches!(plan, Plan::Complete | Plan::Send(_)) {
-            self.deliver(sqe, None, place, events);
+            Admitted::Refused if layout.data_length > 0 => self.receiving = Receiving::Discarded,
+            Admitted::Refused => {}
         }
         Ok(())
-    }
-
-    /// Requests a write's data. Parks the write if there is no buffer, or if other writes already wait for
-    /// one.
-    fn solicit<S: BufferSource<Buffer = B>>(&mut self, sqe: Sqe, length: u32, source: &mut S) -> u16 {
-        let buffer =
-            if self.parked.is_empty() { source.take(length as usize, BufferUse::Transfer) } else { None };
-        let stage = if buffer.is_some() { Stage::Asked } else { Stage::Parked };
-        let number = self.transfers.insert(Transfer {
-            sqe,
-            length,
-            received: 0,
-            buffer,
-            stage,
-            asked_at: self.now,
-            refused: None,
-        });
-        match stage {
-            Stage::Parked => self.parked.push_back(number),
-            _ => {
-                self.bulk += usize::from(length >= BULK_MIN);
-                self.transmit.push_back(Outbound::R2t(number));
-            }
-        }
-        number
     }
 
     fn on_data(&mut self, layout: Layout) -> Result<(), Violation> {
         let data: H2cData = *self.reader.header();
         let number = data.ttag.get();
-        let transfer = self
-            .transfers
-            .find(number)
-            .filter(|transfer| transfer.stage == Stage::Open)
-            .ok_or(Violation::field(OFFSET_TTAG))?;
-        if data.cccid.get() != transfer.sqe.cid() {
+        let transfer = self.queue.transfer(number).filter(|transfer| transfer.is_open());
+        let transfer = transfer.ok_or(Violation::field(OFFSET_TTAG))?;
+        if data.cccid.get() != transfer.sqe().cid() {
             return Err(Violation::field(OFFSET_CCCID));
         }
         let length = data.datal.get();
@@ -257,73 +196,25 @@ impl<B: Buffer> TargetConnection<B> {
             return Err(Violation::LIMIT);
         }
         let offset = data.datao.get();
-        let end = offset.checked_add(length).filter(|end| *end <= transfer.length);
+        let end = offset.checked_add(length).filter(|end| *end <= transfer.length());
         let end = end.ok_or(Violation::OUT_OF_RANGE)?;
-        if offset != transfer.received || layout.last() != (end == transfer.length) {
+        if offset != transfer.received() || layout.last() != (end == transfer.length()) {
             return Err(Violation::SEQUENCE);
         }
         self.receiving = Receiving::Transfer(number);
         Ok(())
     }
 
-    /// Answers a command that is not passed on.
-    fn refuse(&mut self, sqe: Sqe, status: Status, events: &mut Vec<TargetEvent<B>>) {
-        self.answer(Cqe::new(sqe.cid(), status));
-        events.push(TargetEvent::Refused { sqe, status });
-    }
-
-    /// Drops a command on hold. Its submission queue entry is free, as if it had been answered.
-    fn give_up(&mut self, cid: u16, events: &mut Vec<TargetEvent<B>>) {
-        self.forget(cid);
-        events.push(TargetEvent::GivenUp { cid });
-    }
-
     fn on_payload_end(&mut self, intact: bool, events: &mut Vec<TargetEvent<B>>) {
         match core::mem::replace(&mut self.receiving, Receiving::Nothing) {
             Receiving::InCapsule { buffer, .. } => {
                 let sqe = self.reader.header::<CapsuleCmd>().sqe;
-                let place = self.place_of(&sqe);
-                if intact {
-                    self.deliver(sqe, Some(buffer), place, events);
-                } else {
-                    self.discarded.push(buffer);
-                    self.commands.remove(sqe.cid());
-                    self.refuse(sqe, Status::TRANSIENT_TRANSPORT_ERROR, events);
-                    place.into_iter().for_each(|place| self.on_half_refused(place));
-                }
+                self.queue.on_capsule_data(sqe, buffer, intact, events);
             }
-            Receiving::Transfer(number) => {
-                let transfer = self.transfers.at(number);
-                if !intact {
-                    transfer.refused.get_or_insert(Status::TRANSIENT_TRANSPORT_ERROR);
-                    self.discarded.extend(transfer.buffer.take());
-                }
-                if transfer.received == transfer.length {
-                    self.on_transfer_end(number, events);
-                }
-            }
+            Receiving::Transfer(number) => self.queue.on_transfer_data(number, intact, events),
             Receiving::Discarded => {}
             Receiving::Nothing | Receiving::Unbuffered { .. } => {
                 unreachable!("a payload ended but never started")
-            }
-        }
-    }
-
-    /// All data of a write has arrived.
-    fn on_transfer_end(&mut self, number: u16, events: &mut Vec<TargetEvent<B>>) {
-        let Transfer { sqe, length, buffer, refused, .. } = self.transfers.remove(number);
-        self.bulk -= usize::from(length >= BULK_MIN);
-        let fused = self.place_of(&sqe);
-        match refused {
-            Some(status) => {
-                self.commands.remove(sqe.cid());
-                self.refuse(sqe, status, events);
-                fused.into_iter().for_each(|place| self.on_half_refused(place));
-            }
-            None => {
-                let complete = Outstanding { transfer: None, read_length: 0, held: false, fused };
-                self.commands.set(sqe.cid(), complete);
-                self.deliver(sqe, buffer, fused, events);
             }
         }
     }
@@ -331,19 +222,18 @@ impl<B: Buffer> TargetConnection<B> {
 
 impl<B: Buffer> Receiving<B> {
     /// Copies the next bytes of the payload into their buffer.
-    fn take_in(&mut self, transfers: &mut Slots<Transfer<B>>, chunk: &[u8]) {
+    fn take_in(&mut self, queue: &mut Queue<B>, chunk: &[u8]) {
         match self {
             Receiving::InCapsule { buffer, filled } => {
                 buffer.bytes_mut()[*filled..*filled + chunk.len()].copy_from_slice(chunk);
                 *filled += chunk.len();
             }
             Receiving::Transfer(number) => {
-                let transfer = transfers.at(*number);
-                let from = transfer.received as usize;
-                if let Some(buffer) = &mut transfer.buffer {
-                    buffer.bytes_mut()[from..from + chunk.len()].copy_from_slice(chunk);
+                let transfer = queue.transfer(*number).expect("its data arrives");
+                if let Some(place) = transfer.place().get_mut(..chunk.len()) {
+                    place.copy_from_slice(chunk);
                 }
-                transfer.received += chunk.len() as u32;
+                transfer.advance(chunk.len());
             }
             Receiving::Discarded => {}
             Receiving::Nothing | Receiving::Unbuffered { .. } => {

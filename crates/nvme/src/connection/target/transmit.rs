@@ -7,23 +7,17 @@
 //! Holds: a reply that is longer than its buffer reads as if zeroes had been stored, digests included
 //!        (`a_reply_that_ends_early_reads_as_zeroes` in `tests/transport/buffers.rs`).
 
-use super::{Stage, TargetConnection};
+use super::TargetConnection;
 use crate::buffer::{Buffer, Outgoing};
+use crate::connection::queue::Outbound;
 use crate::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
 use crate::pdu::term::TermReqImage;
 use crate::pdu::{C2hData, CapsuleResp, Framing, IcResp, R2t};
-use crate::spec::Cqe;
 
-/// Something that waits to be sent.
+/// A PDU that belongs to no command.
 #[derive(Debug)]
-pub(super) enum Outbound<B> {
-    /// A response capsule.
-    Response(Cqe),
-    /// Read data, then a response capsule unless `alone`.
-    Data { cqe: Cqe, buffer: B, length: u32, alone: bool },
-    /// R2T for the transfer with this number.
-    R2t(u16),
-    /// The answer to the handshake.
+pub(super) enum Control {
+    /// The answer to the handshake: the first PDU.
     IcResp(Box<IcResp>),
     /// The last PDU of a connection.
     TermReq(Box<TermReqImage>),
@@ -32,12 +26,19 @@ pub(super) enum Outbound<B> {
 impl<B: Buffer> TargetConnection<B> {
     /// Writes as many waiting PDUs as there is room for. Returns whether it wrote any.
     pub fn poll_transmit(&mut self, out: &mut impl Outgoing<B>) -> bool {
-        let before = self.transmit.len();
+        let before = self.transmit_pending();
+        if self.control.is_some() && out.room() {
+            match self.control.take() {
+                Some(Control::IcResp(response)) => Framing::HANDSHAKE.header(out, *response, 0, 0),
+                Some(Control::TermReq(image)) => out.header(image.bytes()),
+                None => {}
+            }
+        }
         while out.room() {
-            let Some(outbound) = self.transmit.pop_front() else { break };
+            let Some(outbound) = self.queue.pop_outbound() else { break };
             self.write(outbound, out);
         }
-        self.transmit.len() < before
+        self.transmit_pending() < before
     }
 
     fn write(&mut self, outbound: Outbound<B>, out: &mut impl Outgoing<B>) {
@@ -58,15 +59,10 @@ impl<B: Buffer> TargetConnection<B> {
                     self.framing.header(out, CapsuleResp::new(cqe), 0, 0);
                 }
             }
-            Outbound::R2t(number) => {
-                let transfer = self.transfers.at(number);
-                transfer.stage = Stage::Open;
-                transfer.asked_at = self.now;
-                let r2t = R2t::new(transfer.sqe.cid(), number, 0, transfer.length);
-                self.framing.header(out, r2t, 0, 0);
+            Outbound::Fetch(number) => {
+                let (cid, length) = self.queue.on_fetch_sent(number, self.now);
+                self.framing.header(out, R2t::new(cid, number, 0, length), 0, 0);
             }
-            Outbound::IcResp(response) => Framing::HANDSHAKE.header(out, *response, 0, 0),
-            Outbound::TermReq(image) => out.header(image.bytes()),
         }
     }
 }

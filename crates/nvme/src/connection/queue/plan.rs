@@ -16,8 +16,8 @@ pub(super) enum Plan {
     Complete,
     /// Take this many bytes from the capsule.
     InCapsule(u32),
-    /// Request this many bytes with R2T.
-    Solicit(u32),
+    /// Request this many bytes from the host.
+    Fetch(u32),
     /// Send up to this many bytes with the answer.
     Send(u32),
 }
@@ -42,7 +42,7 @@ pub(super) fn plan(sqe: &Sqe, in_capsule: u32, transfer_max: u32) -> Result<Plan
             _ if length == 0 => Ok(Plan::Complete),
             // Beyond MDTS.
             _ if length > transfer_max => Err(Status::INVALID_FIELD),
-            Direction::ToController => Ok(Plan::Solicit(length)),
+            Direction::ToController => Ok(Plan::Fetch(length)),
             Direction::FromController => Ok(Plan::Send(length)),
         },
         Sgl::Other(_) => Err(Status::SGL_DESCRIPTOR_TYPE_INVALID),
@@ -67,9 +67,9 @@ mod tests {
             ("opcode that cannot be",        unknown, transport(4096),            0,    Ok(Plan::Complete)),
             ("write of nothing",             write,   transport(0),               0,    Ok(Plan::Complete)),
             ("in-capsule write",             write,   capsule(4096),              4096, Ok(Plan::InCapsule(4096))),
-            ("solicited write",              write,   transport(4096),            0,    Ok(Plan::Solicit(4096))),
+            ("fetched write",              write,   transport(4096),            0,    Ok(Plan::Fetch(4096))),
             ("read",                         read,    transport(4096),            0,    Ok(Plan::Send(4096))),
-            ("largest write",                write,   transport(1 << 20),         0,    Ok(Plan::Solicit(1 << 20))),
+            ("largest write",                write,   transport(1 << 20),         0,    Ok(Plan::Fetch(1 << 20))),
             ("write beyond MDTS",            write,   transport((1 << 20) + 1),   0,    Err(Status::INVALID_FIELD)),
             ("read beyond MDTS",             read,    transport(u32::MAX),        0,    Err(Status::INVALID_FIELD)),
             ("SGL longer than the data",     write,   capsule(4096),              512,  Err(Status::DATA_SGL_LENGTH_INVALID)),

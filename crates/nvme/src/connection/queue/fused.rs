@@ -13,9 +13,9 @@
 //!        the other tests in `tests/transport/fused.rs`); a command that is not fused costs one comparison.
 //! NVM Express Base Specification: "Fused Operations".
 
-use super::{Cancel, TargetConnection, TargetEvent};
+use super::slots::Slots;
+use super::{Cancel, Queue, TargetEvent};
 use crate::buffer::Buffer;
-use crate::connection::slots::Slots;
 use crate::spec::sqe::{FLAGS_FUSE_FIRST, FLAGS_FUSE_MASK, FLAGS_FUSE_SECOND};
 use crate::spec::{Cqe, Sqe, Status};
 
@@ -85,6 +85,11 @@ impl<B> Fused<B> {
         Fused { allowed: false, pairs: Slots::new(), open: None }
     }
 
+    /// Allows fused commands.
+    pub(super) fn allow(&mut self) {
+        self.allowed = true;
+    }
+
     /// Buffers of halves that wait for the other half.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = B> + '_ {
         self.pairs.drain().flat_map(|pair| [pair.first, pair.second]).filter_map(|half| match half {
@@ -94,12 +99,7 @@ impl<B> Fused<B> {
     }
 }
 
-impl<B: Buffer> TargetConnection<B> {
-    /// Allows fused commands: this is an IO queue.
-    pub fn allow_fused(&mut self) {
-        self.fused.allowed = true;
-    }
-
+impl<B: Buffer> Queue<B> {
     /// A capsule arrived. Returns its place in a pair if it is fused. An error is the status to complete it
     /// with: its other half is missing or was refused.
     #[inline]
