@@ -1,9 +1,9 @@
 //! PDUs alone: bytes cut into headers and payload, headers laid into bytes. Without digests: those are another crate's loops.
 
 use nvme::buffer::Outgoing;
-use nvme::pdu::{C2hData, CapsuleCmd, Digests, End, Framing, PduReader, Rules, Step};
 use nvme::spec::Sqe;
 use nvme::spec::opcode::nvm;
+use nvme::tcp::pdu::{C2hData, CapsuleCmd, Digests, End, Framing, PduReader, Rules, Step};
 use std::hint::black_box;
 use std::ops::Range;
 

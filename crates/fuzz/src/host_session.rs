@@ -9,15 +9,15 @@ use crate::input::Input;
 use crate::pool::{Counted, Live};
 use crate::wire::{Listener, Seen, Wire, encode};
 use nvme::buffer::Buffer;
-use nvme::connection::{Fatal, HostConnection, HostEvent, HostOptions, Refusal, Transfer};
-use nvme::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
-use nvme::pdu::ic::alignment_from_wire;
-use nvme::pdu::term::{TermReqImage, Violation};
-use nvme::pdu::{
-    C2hData, CapsuleCmd, CapsuleResp, Digests, End, Framing, H2cData, IcResp, PduType, R2t, Rules,
-};
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Cqe, Sgl, Sqe, Status};
+use nvme::tcp::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
+use nvme::tcp::pdu::ic::alignment_from_wire;
+use nvme::tcp::pdu::term::{TermReqImage, Violation};
+use nvme::tcp::pdu::{
+    C2hData, CapsuleCmd, CapsuleResp, Digests, End, Framing, H2cData, IcResp, PduType, R2t, Rules,
+};
+use nvme::tcp::{Fatal, HostConnection, HostEvent, HostOptions, Refusal, Transfer};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

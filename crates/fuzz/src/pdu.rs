@@ -7,13 +7,13 @@
 
 use crate::input::Input;
 use crate::wire::{Listener, encode};
-use nvme::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
-use nvme::pdu::term::{FatalStatus, TermReq, TermReqImage};
-use nvme::pdu::{
+use nvme::spec::{Cqe, Sqe};
+use nvme::tcp::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
+use nvme::tcp::pdu::term::{FatalStatus, TermReq, TermReqImage};
+use nvme::tcp::pdu::{
     C2hData, CapsuleCmd, CapsuleResp, Digests, End, Framing, H2cData, Header, IcReq, IcResp, Layout,
     PduReader, PduType, R2t, Rules, Step, Violation,
 };
-use nvme::spec::{Cqe, Sqe};
 use zerocopy::FromBytes;
 
 /// Most bytes of data in the PDUs written here.

@@ -13,13 +13,13 @@ use crate::SUBSYSTEM;
 use crate::command::{any_command, connect, connect_data, data, data_length, descriptor};
 use crate::input::Input;
 use crate::wire::{Listener, encode};
-use nvme::pdu::common::FLAG_LAST;
-use nvme::pdu::{
-    C2hData, CapsuleCmd, CapsuleResp, Digests, End, Framing, H2cData, IcReq, PduType, R2t, Rules,
-};
 use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Cqe, Direction, Nqn, Sgl, Sqe, Status};
+use nvme::tcp::pdu::common::FLAG_LAST;
+use nvme::tcp::pdu::{
+    C2hData, CapsuleCmd, CapsuleResp, Digests, End, Framing, H2cData, IcReq, PduType, R2t, Rules,
+};
 use server::config::{Config, offered};
 use server::{Server, ServerHandle};
 use std::collections::BTreeMap;

@@ -13,17 +13,18 @@ use crate::input::Input;
 use crate::pool::{Counted, Live, Pool};
 use crate::wire::{Listener, Seen, Wire, encode};
 use nvme::buffer::Buffer;
-use nvme::connection::{Cancel, Fatal, FlowControl, TargetConnection, TargetEvent, TargetLimits};
-use nvme::pdu::common::FLAG_LAST;
-use nvme::pdu::ic::alignment_from_wire;
-use nvme::pdu::term::{TermReqImage, Violation};
-use nvme::pdu::{
-    C2hData, CapsuleCmd, CapsuleResp, Digests, End, Framing, H2cData, IcReq, PduReader, PduType, R2t, Rules,
-    Step,
-};
+use nvme::queue::{Cancel, FlowControl, TargetEvent};
 use nvme::spec::opcode::admin;
 use nvme::spec::sqe::{FLAGS_FUSE_FIRST, FLAGS_FUSE_MASK, FLAGS_FUSE_SECOND, FLAGS_PSDT_SGL, OPCODE_FABRICS};
 use nvme::spec::{Cqe, Direction, Sgl, Sqe, Status};
+use nvme::tcp::pdu::common::FLAG_LAST;
+use nvme::tcp::pdu::ic::alignment_from_wire;
+use nvme::tcp::pdu::term::{TermReqImage, Violation};
+use nvme::tcp::pdu::{
+    C2hData, CapsuleCmd, CapsuleResp, Digests, End, Framing, H2cData, IcReq, PduReader, PduType, R2t, Rules,
+    Step,
+};
+use nvme::tcp::{Fatal, TargetConnection, TargetLimits};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -305,7 +306,8 @@ impl Session {
         let result = self.target.on_bytes(&self.unparsed, &mut self.pool, &mut self.events);
         for event in self.events.drain(..) {
             match event {
-                TargetEvent::Initialized { digests } => {
+                TargetEvent::Initialized => {
+                    let digests = self.target.digests();
                     assert_eq!(digests, Digests::from_wire(digests.to_wire()).expect("two bits"));
                 }
                 // The transport has answered by itself; the answer is counted when it is sent.

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 use nvme::buffer::{Buffer, Outgoing};
-use nvme::pdu::{Digests, Framing, Header, IcReq, IcResp, Layout, PduReader, PduType, Rules, Step};
+use nvme::tcp::pdu::{Digests, Framing, Header, IcReq, IcResp, Layout, PduReader, PduType, Rules, Step};
 
 /// Bytes as the peer receives them, and the room left for more.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ mod common;
 mod process;
 
 use common::{BLOCK, Client, Options, pattern};
-use nvme::connection::host::Transfer;
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Sqe, Status};
+use nvme::tcp::host::Transfer;
 use process::{Process, gimbal, serve};
 use std::fs;
 use std::net::SocketAddr;

@@ -3,11 +3,11 @@
 mod process;
 mod wire;
 
-use nvme::pdu::common::FLAG_LAST;
-use nvme::pdu::{Framing, H2cData, R2t};
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sgl, Sqe};
+use nvme::tcp::pdu::common::FLAG_LAST;
+use nvme::tcp::pdu::{Framing, H2cData, R2t};
 use process::Process;
 use std::fs;
 use std::io::{Read, Write};

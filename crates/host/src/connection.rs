@@ -10,10 +10,10 @@
 use crate::in_flight::InFlight;
 use crate::request::{Movement, Request};
 use nvme::buffer::{Buffer, Outgoing};
-use nvme::connection::{Fatal, HostConnection, HostEvent, HostOptions, Transfer};
 use nvme::host::{AdminCommand, AdminData, Tag};
-use nvme::pdu::Digests;
 use nvme::spec::{Cqe, Sqe};
+use nvme::tcp::pdu::Digests;
+use nvme::tcp::{Fatal, HostConnection, HostEvent, HostOptions, Transfer};
 use reactor::{IoBuffer, SendBatch};
 use std::ops::Range;
 use units::Instant;

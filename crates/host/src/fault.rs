@@ -4,9 +4,9 @@
 //! answer), the host tries again later. After one that will not pass (an unknown subsystem, a host without
 //! access), it gives the controller up at once.
 
-use nvme::connection::Fatal;
 use nvme::host::{ConnectRefusal, HostError};
 use nvme::spec::nqn::Nqn;
+use nvme::tcp::Fatal;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;

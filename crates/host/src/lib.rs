@@ -13,7 +13,7 @@
 //!
 //! [`Client`] is for all other programs: it has its own thread, and its calls block or are awaited.
 //!
-//! Elsewhere: PDUs and data transfer are in `nvme::connection`, bring-up of a controller in `nvme::host`, the
+//! Elsewhere: PDUs and data transfer are in `nvme::tcp`, bring-up of a controller in `nvme::host`, the
 //!        credit window in `sched::CreditWindow`.
 
 mod backoff;

@@ -3,7 +3,7 @@
 //! Bytes come in, events go out. The caller owns the buffers and the clock. Both ends, host and target, live
 //! in this crate, so tests can run one against the other without a network.
 //!
-//!   bytes -> `pdu` (framing, digests) -> `connection` (commands and their data) -> `subsystem` (what they mean)
+//!   bytes -> `tcp` (PDUs, both ends of a connection) -> `queue` (commands, their data, their answers) -> `subsystem` (what they mean)
 //!
 //! `spec` holds the structures of the NVM Express specifications. `buffer` holds the traits that let payloads
 //! move without a copy.
@@ -11,11 +11,11 @@
 extern crate alloc;
 
 pub mod buffer;
-pub mod connection;
 pub mod host;
-pub mod pdu;
+pub mod queue;
 pub mod spec;
 pub mod subsystem;
+pub mod tcp;
 
 /// How a property test draws random cases. Miri runs few of them: it checks how the code runs, not what it
 /// computes.

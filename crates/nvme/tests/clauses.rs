@@ -281,7 +281,7 @@ fn a_renamed_test_is_noticed() {
     assert!(is_compiled(&root().join("crates/nvme/tests/transport/ends.rs")));
     assert!(!is_compiled(&root().join("crates/nvme/tests/transport/gone.rs")));
     assert!(
-        paths_in("`crates/nvme/src/pdu/ic.rs`: one struct, crates/units.")
-            .eq(["crates/nvme/src/pdu/ic.rs", "crates/units"])
+        paths_in("`crates/nvme/src/tcp/pdu/ic.rs`: one struct, crates/units.")
+            .eq(["crates/nvme/src/tcp/pdu/ic.rs", "crates/units"])
     );
 }

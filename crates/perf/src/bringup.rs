@@ -4,10 +4,10 @@
 //! nothing is outstanding on its socket, and the load generator takes it over.
 
 use anyhow::{Context, Result, bail, ensure};
-use nvme::connection::{HostConnection, HostEvent, HostOptions, Transfer};
 use nvme::host::{AdminCommand, AdminData, AdminEvent, AdminOptions, HostController, Names, Purpose, Tag};
-use nvme::pdu::Digests;
 use nvme::spec::{ConnectCommand, ConnectData, Cqe, HostId, Nqn, Sqe};
+use nvme::tcp::pdu::Digests;
+use nvme::tcp::{HostConnection, HostEvent, HostOptions, Transfer};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};

@@ -16,7 +16,7 @@ use crate::measure::{Bench, Goal, Line, Measure, Reading};
 use crate::rounds::Rounds;
 use crate::stream::{Direction, Load};
 use anyhow::Result;
-use nvme::pdu::digest::crc32c;
+use nvme::tcp::pdu::digest::crc32c;
 use std::hint::black_box;
 
 /// The line.

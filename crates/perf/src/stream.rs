@@ -10,11 +10,11 @@
 //! ```
 
 use anyhow::{Context, Result, bail, ensure};
-use nvme::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
-use nvme::pdu::digest::crc32c;
-use nvme::pdu::{CapsuleCmd, Digests, Framing, H2cData, PduType};
 use nvme::spec::reservation::EXTENDED_REPORT;
 use nvme::spec::{Sgl, Sqe, opcode};
+use nvme::tcp::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
+use nvme::tcp::pdu::digest::crc32c;
+use nvme::tcp::pdu::{CapsuleCmd, Digests, Framing, H2cData, PduType};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

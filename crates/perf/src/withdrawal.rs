@@ -10,7 +10,7 @@ use crate::rounds::Rounds;
 use crate::server::{Server, Settings};
 use crate::stream::Load;
 use anyhow::{Context, Result, ensure};
-use nvme::pdu::Digests;
+use nvme::tcp::pdu::Digests;
 use std::io::Write;
 use std::net::TcpStream;
 use std::thread;

@@ -6,13 +6,13 @@ use crate::identity::{self, Identifiers};
 use crate::pipeline::Home;
 use crate::pipeline::placement::Placement;
 use crate::state::NamespaceName;
-use nvme::connection::TargetLimits;
 use nvme::spec::Nqn;
 use nvme::spec::connect::CNTLID_MAX;
 use nvme::spec::discovery::SubsystemType;
 use nvme::subsystem::{
     BlockSize, DiscoveryAddress, DiscoveryRecord, HostAccess, Limits, NamespaceInfo, Role, Subsystem,
 };
+use nvme::tcp::TargetLimits;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;

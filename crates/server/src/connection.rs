@@ -12,8 +12,9 @@
 
 use crate::account::{ConnectionAccount, Permit};
 use crate::payload::{Intake, Intakes, Outlet, Payload};
-use nvme::connection::{Cancel, Fatal, Pause, TargetConnection, TargetEvent};
+use nvme::queue::{Cancel, TargetEvent};
 use nvme::spec::{Cqe, Status};
+use nvme::tcp::{Fatal, Pause, TargetConnection};
 use reactor::{IoBuffer, Reactor, SendBatch, Token};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -285,7 +286,7 @@ impl Connection {
                 TargetEvent::Command { .. } => self.delivered += 1,
                 TargetEvent::Fused { .. } => self.delivered += 2,
                 TargetEvent::GivenUp { .. } => self.delivered -= 1,
-                TargetEvent::Initialized { .. } | TargetEvent::Refused { .. } => {}
+                TargetEvent::Initialized | TargetEvent::Refused { .. } => {}
             }
         }
     }
@@ -425,10 +426,10 @@ impl Connection {
 mod tests {
     use super::*;
     use crate::account::{Accounts, HostAccount, Supply};
-    use nvme::connection::TargetLimits;
-    use nvme::pdu::{CapsuleCmd, Framing, IcReq};
     use nvme::spec::opcode::nvm;
     use nvme::spec::{Sgl, Sqe};
+    use nvme::tcp::TargetLimits;
+    use nvme::tcp::pdu::{CapsuleCmd, Framing, IcReq};
     use reactor::Backend;
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
     use units::Bytes;

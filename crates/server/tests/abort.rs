@@ -3,9 +3,9 @@
 mod common;
 
 use common::*;
-use nvme::connection::host::Transfer;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sqe, Status};
+use nvme::tcp::host::Transfer;
 use sched::Scheduler;
 use server::ServerHandle;
 use server::config::{BackendChoice, FaultConfig, FaultKind, FaultOp, FaultRelease};

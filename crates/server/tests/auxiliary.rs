@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use nvme::connection::host::Transfer;
 use nvme::spec::opcode::nvm;
+use nvme::tcp::host::Transfer;
 use sched::Scheduler;
 use server::ServerHandle;
 use server::config::{AisConfig, AisStore, DeviceConfig, DeviceKind, EmulatedConfig, SchedulerConfig, Speed};

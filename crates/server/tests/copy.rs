@@ -3,9 +3,9 @@
 mod common;
 
 use common::*;
-use nvme::connection::host::Transfer;
 use nvme::spec::copy::{CopyCommand, SourceRange};
 use nvme::spec::{Cqe, Status};
+use nvme::tcp::host::Transfer;
 use server::config::{
     Config, DeviceKind, EmulatedConfig, FaultConfig, FaultError, FaultKind, FaultOp, Speed,
 };

@@ -3,10 +3,10 @@
 mod common;
 
 use common::*;
-use nvme::connection::host::Transfer;
 use nvme::spec::identify::cns;
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Sgl, Status};
+use nvme::tcp::host::Transfer;
 use server::ServerHandle;
 use server::config::{BackendChoice, FaultConfig, FaultError, FaultKind, FaultOp};
 use std::net::SocketAddr;

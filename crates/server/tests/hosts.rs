@@ -3,9 +3,9 @@
 mod common;
 
 use common::*;
-use nvme::connection::host::Transfer;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Busy, Cqe, Sqe, Status, feature};
+use nvme::tcp::host::Transfer;
 use sched::Scheduler;
 use server::config::{DeviceKind, EmulatedConfig, FaultConfig, FaultKind, Speed};
 use units::{Bytes, Nanos};

@@ -3,10 +3,10 @@
 mod common;
 
 use common::*;
-use nvme::connection::host::Transfer;
-use nvme::pdu::Digests;
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
+use nvme::tcp::host::Transfer;
+use nvme::tcp::pdu::Digests;
 use server::config::{Config, DeviceKind, EmulatedConfig, Speed, TenantConfig};
 use units::{Bytes, Nanos};
 

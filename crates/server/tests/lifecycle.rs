@@ -3,9 +3,9 @@
 mod common;
 
 use common::*;
-use nvme::connection::host::Transfer;
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
+use nvme::tcp::host::Transfer;
 use sched::Scheduler;
 use server::config::{Backing, Config, DeviceKind, EmulatedConfig, Speed};
 use server::{DeviceError, Server, Shutdown, StartError};

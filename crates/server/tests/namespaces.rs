@@ -3,13 +3,13 @@
 mod common;
 
 use common::*;
-use nvme::connection::host::Transfer;
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::discovery::{DiscoveryEntry, SubsystemType};
 use nvme::spec::identify::descriptor;
 use nvme::spec::log::{self, LogRequest};
 use nvme::spec::opcode::admin;
 use nvme::spec::{Nqn, Sqe, Status};
+use nvme::tcp::host::Transfer;
 use server::ServerHandle;
 use server::config::{AllowedHosts, DeviceConfig, DeviceKind, NamespaceConfig, SubsystemConfig};
 use units::Bytes;

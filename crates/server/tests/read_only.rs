@@ -3,9 +3,9 @@
 mod common;
 
 use common::*;
-use nvme::connection::host::Transfer;
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Sqe, Status};
+use nvme::tcp::host::Transfer;
 use server::config::{Config, DeviceConfig, DeviceKind, NamespaceConfig};
 use server::{Server, StartError};
 use std::fs::{self, Permissions};

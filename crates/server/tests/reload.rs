@@ -3,11 +3,11 @@
 mod common;
 
 use common::*;
-use nvme::connection::host::Transfer;
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::event::EventKind;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Nqn, Sqe, Status, feature};
+use nvme::tcp::host::Transfer;
 use sched::Scheduler;
 use server::config::{
     AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig, FaultKind, FaultOp,

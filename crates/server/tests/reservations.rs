@@ -5,9 +5,9 @@
 mod common;
 
 use common::*;
-use nvme::connection::host::Transfer;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sqe, Status};
+use nvme::tcp::host::Transfer;
 use server::config::{Config, DeviceKind, NamespaceConfig, TenantConfig};
 use server::{Server, ServerHandle, Shutdown};
 use std::fs;

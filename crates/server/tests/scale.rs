@@ -5,9 +5,9 @@
 mod common;
 
 use common::*;
-use nvme::connection::host::Transfer;
 use nvme::spec::opcode::admin;
 use nvme::spec::{Nqn, Sqe, Status};
+use nvme::tcp::host::Transfer;
 use server::config::{Config, DeviceConfig, DeviceKind, NamespaceConfig};
 use std::io::Write;
 use std::time::{Duration, Instant};

@@ -5,10 +5,10 @@
 mod common;
 
 use common::*;
-use nvme::connection::host::Transfer;
 use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Sqe, Status};
+use nvme::tcp::host::Transfer;
 use sched::Scheduler;
 use server::config::{
     Config, DeviceKind, EmulatedConfig, FaultConfig, FaultKind, FaultOp, FaultRelease, Speed,

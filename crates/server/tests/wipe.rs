@@ -3,9 +3,9 @@
 mod common;
 
 use common::*;
-use nvme::connection::host::Transfer;
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
+use nvme::tcp::host::Transfer;
 use server::config::{
     Config, DeviceConfig, DeviceKind, FaultConfig, FaultError, FaultKind, FaultOp, FaultRelease,
     NamespaceConfig,

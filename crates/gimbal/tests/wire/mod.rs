@@ -3,11 +3,11 @@
 // Each test binary uses a part of this.
 #![allow(dead_code, unreachable_pub)]
 
-use nvme::pdu::{CapsuleCmd, CapsuleResp, Framing, IcReq};
 use nvme::spec::connect::{ConnectCommand, ConnectData, HostId};
 use nvme::spec::opcode::fabrics;
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Cqe, Nqn, Sgl, Sqe};
+use nvme::tcp::pdu::{CapsuleCmd, CapsuleResp, Framing, IcReq};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use zerocopy::{FromBytes, IntoBytes};

@@ -12,9 +12,9 @@ use crate::fault::Fault;
 use crate::in_flight::DEPTH_MAX;
 use crate::namespace::Namespace;
 use crate::request::IoError;
-use nvme::connection::HostOptions;
 use nvme::host::{AdminEvent, Purpose};
-use nvme::pdu::Digests;
+use nvme::tcp::HostOptions;
+use nvme::tcp::pdu::Digests;
 use sched::{Credit, CreditWindow};
 use units::Instant;
 

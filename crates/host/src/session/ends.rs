@@ -5,7 +5,7 @@ use crate::connection::Outstanding;
 use crate::fault::{ConnectError, Fault};
 use crate::options::{ControllerOptions, RetryPolicy};
 use crate::request::IoError;
-use nvme::connection::Fatal;
+use nvme::tcp::Fatal;
 use sched::{Credit, CreditWindow};
 use units::{Instant, Nanos};
 

@@ -6,10 +6,10 @@ use crate::fault::Fault;
 use crate::request::{IoError, Operation, Refusal, Request};
 use crate::view::BusyView;
 use crate::{ConnectRefusal, ControllerOptions, HostError, Nqn, RetryPolicy};
-use nvme::connection::TargetLimits;
 use nvme::host::Purpose;
 use nvme::spec::{Busy, Status};
 use nvme::subsystem::{HostAccess, NamespaceInfo};
+use nvme::tcp::TargetLimits;
 use units::{Lba, Nanos, Slowdown};
 
 const WRITE: Operation = Operation::Write { durable: false };

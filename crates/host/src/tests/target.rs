@@ -2,7 +2,7 @@
 //! everything.
 
 use nvme::buffer::{BufferSource, BufferUse};
-use nvme::connection::{FlowControl, TargetConnection, TargetEvent, TargetLimits};
+use nvme::queue::{FlowControl, TargetEvent};
 use nvme::spec::connect::ConnectCommand;
 use nvme::spec::discovery::SubsystemType;
 use nvme::spec::nqn::Nqn;
@@ -11,6 +11,7 @@ use nvme::subsystem::{
     Action, BlockSize, DiscoveryAddress, DiscoveryRecord, HostAccess, IoCommand, IoOp, NamespaceInfo, Output,
     QueueKey, Subsystem, SubsystemConfig, read_connect, unknown_subsystem,
 };
+use nvme::tcp::{TargetConnection, TargetLimits};
 use std::collections::{BTreeMap, VecDeque};
 use units::Instant;
 

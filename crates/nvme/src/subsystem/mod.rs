@@ -15,7 +15,7 @@
 //!
 //! Holds: every command gets exactly one answer, whatever its bytes (`any_command_gets_an_answer` in
 //!        `tests/controller/robustness.rs`).
-//! Elsewhere: structures are in `spec`, PDUs and data transfer in `connection`.
+//! Elsewhere: structures are in `spec`, commands and their data in `queue`, PDUs in `tcp`.
 
 mod abort;
 mod action;

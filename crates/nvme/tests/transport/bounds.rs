@@ -3,13 +3,11 @@
 use super::world::{ALL_DIGESTS, FLUSH, Peer, READ, Source, Victim, WRITE, World, command, pattern, whole};
 use core::ops::Range;
 use nvme::buffer::{BufferSource, BufferUse, Outgoing};
-use nvme::connection::{
-    FlowControl, HostConnection, HostEvent, HostOptions, Pause, TargetConnection, TargetEvent, TargetLimits,
-    Transfer,
-};
-use nvme::pdu::common::FLAG_LAST;
-use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, R2t};
+use nvme::queue::{FlowControl, TargetEvent};
 use nvme::spec::{Cqe, Sgl, Sqe};
+use nvme::tcp::pdu::common::FLAG_LAST;
+use nvme::tcp::pdu::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, R2t};
+use nvme::tcp::{HostConnection, HostEvent, HostOptions, Pause, TargetConnection, TargetLimits, Transfer};
 use proptest::prelude::*;
 use units::Bytes;
 

@@ -1,10 +1,11 @@
 //! Tests buffers that run out: what waits, what continues, and that everything completes in the end.
 
 use super::world::{FLUSH, READ, Source, Victim, WRITE, World, command, pattern, whole};
-use nvme::connection::{HostOptions, Pause, TargetEvent, TargetLimits};
-use nvme::pdu::common::FLAG_LAST;
-use nvme::pdu::{CapsuleCmd, Digests, H2cData, R2t};
+use nvme::queue::TargetEvent;
 use nvme::spec::{Cqe, Sgl, Status};
+use nvme::tcp::pdu::common::FLAG_LAST;
+use nvme::tcp::pdu::{CapsuleCmd, Digests, H2cData, R2t};
+use nvme::tcp::{HostOptions, Pause, TargetLimits};
 use zerocopy::FromBytes;
 
 const PLAIN: Digests = Digests { header: false, data: false };

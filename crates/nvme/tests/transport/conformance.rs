@@ -2,10 +2,11 @@
 //! flow control.
 
 use super::world::{FLUSH, Peer, READ, Victim, WRITE, command, pattern};
-use nvme::connection::{FlowControl, HostConnection, HostEvent, HostOptions, TargetLimits, Transfer};
-use nvme::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
-use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, Digests, Framing, H2cData, IcReq, R2t};
+use nvme::queue::FlowControl;
 use nvme::spec::{Cqe, Sgl, Sqe};
+use nvme::tcp::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
+use nvme::tcp::pdu::{C2hData, CapsuleCmd, CapsuleResp, Digests, Framing, H2cData, IcReq, R2t};
+use nvme::tcp::{HostConnection, HostEvent, HostOptions, TargetLimits, Transfer};
 use std::collections::BTreeSet;
 
 const PLAIN: Digests = Digests { header: false, data: false };
@@ -29,7 +30,7 @@ fn sent(host: &mut HostConnection<Vec<u8>>) -> Vec<u8> {
 
 /// Writes `header` with all digests and the largest alignment. Returns the header and the bytes between
 /// header digest and data.
-fn padding<H: nvme::pdu::common::Header>(header: H, data: &[u8]) -> (Vec<u8>, Vec<u8>) {
+fn padding<H: nvme::tcp::pdu::common::Header>(header: H, data: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let framing = Framing { digests: BOTH, alignment: 128 };
     let wire = Peer { framing }.pdu(header, 0, data);
     let (hlen, pdo) = (usize::from(wire[2]), usize::from(wire[3]));

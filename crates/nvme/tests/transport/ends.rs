@@ -1,9 +1,9 @@
 //! Runs the two ends against each other: what is written is read back, however the bytes are cut.
 
 use super::world::{ALL_DIGESTS, FLUSH, World, command, pattern, whole};
-use nvme::connection::{HostOptions, TargetLimits, Transfer};
-use nvme::pdu::Digests;
 use nvme::spec::Status;
+use nvme::tcp::pdu::Digests;
+use nvme::tcp::{HostOptions, TargetLimits, Transfer};
 use proptest::prelude::*;
 
 /// Limits that make small transfers take every path.

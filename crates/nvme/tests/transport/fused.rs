@@ -1,10 +1,10 @@
 //! Fused operations on the wire: two adjacent commands are passed on together, or both are refused.
 
 use super::world::{FLUSH, Source, Victim, WRITE, command};
-use nvme::connection::{Cancel, TargetEvent};
-use nvme::pdu::common::FLAG_LAST;
-use nvme::pdu::{CapsuleCmd, CapsuleResp, Digests, H2cData, R2t};
+use nvme::queue::{Cancel, TargetEvent};
 use nvme::spec::{Cqe, Sgl, Sqe, Status};
+use nvme::tcp::pdu::common::FLAG_LAST;
+use nvme::tcp::pdu::{CapsuleCmd, CapsuleResp, Digests, H2cData, R2t};
 use zerocopy::FromBytes;
 
 const COMPARE: u8 = 0x05;

@@ -1,11 +1,11 @@
 //! What a controller can do wrong, and how the host reacts.
 
 use super::world::{FLUSH, Peer, READ, WRITE, command, pattern};
-use nvme::connection::{Fatal, HostConnection, HostEvent, HostOptions, Refusal, SubmitError, Transfer};
-use nvme::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
-use nvme::pdu::term::TermReqImage;
-use nvme::pdu::{C2hData, CapsuleResp, Digests, End, IcResp, R2t, TermReq, Violation};
 use nvme::spec::{Cqe, Status};
+use nvme::tcp::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
+use nvme::tcp::pdu::term::TermReqImage;
+use nvme::tcp::pdu::{C2hData, CapsuleResp, Digests, End, IcResp, R2t, TermReq, Violation};
+use nvme::tcp::{Fatal, HostConnection, HostEvent, HostOptions, Refusal, SubmitError, Transfer};
 use zerocopy::FromBytes;
 
 const PLAIN: Digests = Digests { header: false, data: false };

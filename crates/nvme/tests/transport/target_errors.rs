@@ -1,11 +1,11 @@
 //! What ends a connection at the target: every violation, and the C2HTermReq that reports it.
 
 use super::world::{ALL_DIGESTS, Peer, READ, Source, Victim, WRITE, command, pattern};
-use nvme::connection::{Fatal, TargetConnection, TargetLimits};
-use nvme::pdu::common::FLAG_LAST;
-use nvme::pdu::term::TermReqImage;
-use nvme::pdu::{CapsuleCmd, Digests, End, H2cData, IcReq, TermReq, Violation};
 use nvme::spec::{Sgl, Sqe};
+use nvme::tcp::pdu::common::FLAG_LAST;
+use nvme::tcp::pdu::term::TermReqImage;
+use nvme::tcp::pdu::{CapsuleCmd, Digests, End, H2cData, IcReq, TermReq, Violation};
+use nvme::tcp::{Fatal, TargetConnection, TargetLimits};
 use zerocopy::FromBytes;
 
 const PLAIN: Digests = Digests { header: false, data: false };

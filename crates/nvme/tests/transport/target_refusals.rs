@@ -2,10 +2,11 @@
 //! on its way.
 
 use super::world::{FLUSH, READ, Source, Victim, WRITE, command, pattern};
-use nvme::connection::{Cancel, FlowControl, TargetConnection, TargetEvent, TargetLimits};
-use nvme::pdu::common::FLAG_LAST;
-use nvme::pdu::{CapsuleCmd, Digests, H2cData};
+use nvme::queue::{Cancel, FlowControl, TargetEvent};
 use nvme::spec::{Cqe, Sgl, Sqe, Status};
+use nvme::tcp::pdu::common::FLAG_LAST;
+use nvme::tcp::pdu::{CapsuleCmd, Digests, H2cData};
+use nvme::tcp::{TargetConnection, TargetLimits};
 
 const PLAIN: Digests = Digests { header: false, data: false };
 const BOTH: Digests = Digests { header: true, data: true };

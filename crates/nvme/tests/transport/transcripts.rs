@@ -1,10 +1,11 @@
 //! Transcripts: what Linux hosts send, byte by byte, and what they require in return.
 
 use super::world::{Source, pattern};
-use nvme::connection::{FlowControl, TargetConnection, TargetEvent, TargetLimits};
-use nvme::pdu::Digests;
-use nvme::pdu::digest::crc32c;
+use nvme::queue::{FlowControl, TargetEvent};
 use nvme::spec::Cqe;
+use nvme::tcp::pdu::Digests;
+use nvme::tcp::pdu::digest::crc32c;
+use nvme::tcp::{TargetConnection, TargetLimits};
 
 /// A dialogue with a target.
 struct Script {
@@ -75,7 +76,8 @@ impl Script {
         let mut request = vec![0x00, 0, 128, 0, 128, 0, 0, 0, 0, 0, 0, dgst, 0, 0, 0, 0];
         request.resize(128, 0);
         self.digests = Digests::from_wire(dgst).expect("a digest choice");
-        assert_eq!(self.send(&request), [TargetEvent::Initialized { digests: self.digests }]);
+        assert_eq!(self.send(&request), [TargetEvent::Initialized]);
+        assert_eq!(self.target.digests(), self.digests);
         let response = self.sent();
         assert_eq!(response.len(), 128);
         assert_eq!(response[..12], [0x01, 0, 128, 0, 128, 0, 0, 0, 0, 0, 0, dgst]);

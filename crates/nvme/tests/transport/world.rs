@@ -1,12 +1,10 @@
 //! Shared parts of the transport tests.
 
 use nvme::buffer::{BufferSource, BufferUse};
-use nvme::connection::{
-    Fatal, FlowControl, HostConnection, HostEvent, HostOptions, TargetConnection, TargetEvent, TargetLimits,
-    Transfer,
-};
-use nvme::pdu::{CapsuleCmd, CapsuleResp, Digests, Framing, Header, IcReq, IcResp, R2t};
+use nvme::queue::{FlowControl, TargetEvent};
 use nvme::spec::{Cqe, Sgl, Sqe, Status};
+use nvme::tcp::pdu::{CapsuleCmd, CapsuleResp, Digests, Framing, Header, IcReq, IcResp, R2t};
+use nvme::tcp::{Fatal, HostConnection, HostEvent, HostOptions, TargetConnection, TargetLimits, Transfer};
 use zerocopy::FromBytes;
 
 pub(crate) const READ: u8 = 0x02;
@@ -248,7 +246,8 @@ impl Victim {
         };
         victim.send(&victim.peer.ic_req()).expect("a proper handshake");
         assert_eq!(victim.sent().len(), 128);
-        assert_eq!(victim.events.drain(..).collect::<Vec<_>>(), [TargetEvent::Initialized { digests }]);
+        assert_eq!(victim.events.drain(..).collect::<Vec<_>>(), [TargetEvent::Initialized]);
+        assert_eq!(victim.target.digests(), digests);
         victim.target.set_queue(8, FlowControl::Enabled);
         victim
     }

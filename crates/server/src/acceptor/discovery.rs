@@ -15,7 +15,7 @@ use crate::quota::Origin;
 use crate::replies::{self, ReplyRate, Wait};
 use crate::slab::Key;
 use nvme::buffer::Buffer;
-use nvme::connection::FlowControl;
+use nvme::queue::FlowControl;
 use nvme::spec::connect::ConnectData;
 use nvme::spec::{Cqe, Sqe, Status};
 use nvme::subsystem::{Action, Output};

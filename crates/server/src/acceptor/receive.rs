@@ -10,8 +10,9 @@ use crate::log_throttle::Subject;
 use crate::payload::Payload;
 use crate::quota::Origin;
 use crate::slab::Key;
-use nvme::connection::{Fatal, TargetEvent};
+use nvme::queue::TargetEvent;
 use nvme::spec::{Nqn, Sqe, Status};
+use nvme::tcp::Fatal;
 use reactor::Token;
 use std::io;
 use tracing::{info, warn};
@@ -47,7 +48,7 @@ impl Acceptor {
         for event in events.drain(..) {
             match event {
                 TargetEvent::Command { sqe, data } => self.on_command(now, key, sqe, data),
-                TargetEvent::Initialized { .. } => {
+                TargetEvent::Initialized => {
                     let (origin, timeout) =
                         (Origin::of(self.peer_ip(key)), self.parts.limits.connect_timeout);
                     self.handshakes.insert(key, origin, Handshake::AwaitsConnect, now, timeout);

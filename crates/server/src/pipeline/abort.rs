@@ -21,7 +21,7 @@ use super::wires::Wire;
 use crate::connections::message::ToConnections;
 use crate::slab::{Key, Slab};
 use crate::switch::{Failure, Switch};
-use nvme::connection::Cancel;
+use nvme::queue::Cancel;
 use nvme::spec::{Cqe, Status};
 use nvme::subsystem::ABORTS_MAX;
 use std::collections::HashMap;

@@ -13,8 +13,9 @@ use crate::connections::{Owner, Parsed, Sent, SocketEnd};
 use crate::log_throttle::Subject;
 use crate::payload::footprint;
 use crate::slab::Key;
-use nvme::connection::{Fatal, TargetEvent};
+use nvme::queue::TargetEvent;
 use nvme::spec::{Sqe, Status};
+use nvme::tcp::Fatal;
 use reactor::{IoBuffer, Reactor, SendBatch};
 use std::io;
 use tracing::warn;
@@ -48,7 +49,7 @@ impl Commands {
                 }
                 TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, sqe, *status),
                 TargetEvent::GivenUp { cid } => self.on_given_up(key, *cid),
-                TargetEvent::Initialized { .. } => {}
+                TargetEvent::Initialized => {}
             }
         }
     }

@@ -200,7 +200,7 @@ fn another_pipeline_takes_back_its_own_ios_only() {
 #[test]
 fn what_a_read_is_moved_in_is_as_small_as_the_architecture_says() {
     let sizes = [
-        ("TargetEvent", size_of::<nvme::connection::TargetEvent<Payload>>()),
+        ("TargetEvent", size_of::<nvme::queue::TargetEvent<Payload>>()),
         ("Action", size_of::<nvme::subsystem::Action>()),
         ("IoSlot", size_of::<IoSlot<Origin>>()),
         ("Io", size_of::<sched::Io>()),

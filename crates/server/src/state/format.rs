@@ -14,10 +14,10 @@
 //! Holds: a file of version 1 is read (`a_file_of_the_first_version_is_read`); a file with a changed byte, or a truncated file, is refused (`no_damage_goes_unnoticed`).
 
 use super::NamespaceName;
-use nvme::pdu::crc32c;
 use nvme::spec::reservation::ReservationType;
 use nvme::spec::{HostId, Nqn};
 use nvme::subsystem::{Held, Registrant, ReservationHost, Reservations, SavedReservations};
+use nvme::tcp::pdu::crc32c;
 use serde::{Deserialize, Serialize};
 
 /// The first word.

@@ -23,7 +23,7 @@
 
 use super::StateError;
 use super::file::replace;
-use nvme::pdu::crc32c;
+use nvme::tcp::pdu::crc32c;
 use sched::{Learnt, LearntPrice, LearntReads, ReadsPart};
 use serde::{Deserialize, Serialize};
 use std::io;

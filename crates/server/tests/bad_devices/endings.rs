@@ -3,9 +3,9 @@
 use crate::bed::*;
 use crate::common::{BLOCK as BLOCK_BYTES, Client as RawClient, HOST, Options, backends, rw, until};
 use host::Operation;
-use nvme::connection::host::Transfer;
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
+use nvme::tcp::host::Transfer;
 use server::config::{FaultConfig, FaultKind, FaultOp, FaultRelease};
 use server::{ServerHandle, Shutdown};
 use std::time::Duration;

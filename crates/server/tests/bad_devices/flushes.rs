@@ -2,9 +2,9 @@
 
 use crate::bed::*;
 use crate::common::{Client, HOST, Options, backends, pattern, rw};
-use nvme::connection::host::Transfer;
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
+use nvme::tcp::host::Transfer;
 use server::config::{DeviceKind, FaultConfig, FaultError, FaultKind, FaultOp};
 use server::{DeviceError, Server, StartError};
 use std::path::PathBuf;

@@ -8,10 +8,10 @@ use crate::common::{
     BLOCK as BLOCK_BYTES, Client as RawClient, HOST, Options, Queue, backends, fast_ssd, rw, start, until,
 };
 use host::{Controller, Operation};
-use nvme::connection::host::Transfer;
 use nvme::spec::opcode::{fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Sqe, Status};
+use nvme::tcp::host::Transfer;
 use server::ServerHandle;
 use server::config::{BackendChoice, DeviceKind, FaultConfig, FaultKind, FaultOp, FaultRelease};
 use std::path::PathBuf;

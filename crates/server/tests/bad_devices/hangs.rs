@@ -5,9 +5,9 @@ use crate::common::{
     BLOCK as BLOCK_BYTES, Client as RawClient, HOST, Options, backends, fast_ssd, rw, start, until,
 };
 use host::{Controller, Operation};
-use nvme::connection::host::Transfer;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sqe, Status};
+use nvme::tcp::host::Transfer;
 use server::ServerHandle;
 use server::config::{BackendChoice, Config, FaultConfig, FaultKind, FaultOp, FaultRelease, Limits};
 

@@ -3,10 +3,10 @@
 use crate::bed::*;
 use crate::common::{BLOCK as BLOCK_BYTES, rw};
 use crate::common::{Client, HOST, Options, backends, pattern};
-use nvme::connection::host::Transfer;
 use nvme::spec::log::{ERROR_INFORMATION, ErrorEntry, HEALTH, HealthPage};
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sqe, Status};
+use nvme::tcp::host::Transfer;
 use server::config::{FaultConfig, FaultError, FaultKind};
 use zerocopy::FromBytes;
 

@@ -6,10 +6,10 @@ use crate::common::{
 use crate::log::{about, assert_logged_once, capture};
 use crate::raw::Raw;
 use crate::{OTHER, null_with};
-use nvme::pdu::common::FLAG_LAST;
-use nvme::pdu::{CapsuleCmd, Digests, H2cData};
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sgl, Sqe, Status};
+use nvme::tcp::pdu::common::FLAG_LAST;
+use nvme::tcp::pdu::{CapsuleCmd, Digests, H2cData};
 use server::ServerHandle;
 use server::config::{Config, DeviceKind, EmulatedConfig, Limits, Speed};
 use std::net::Ipv4Addr;

@@ -5,9 +5,9 @@ use crate::log::{assert_logged_once, lines_with};
 use crate::null_with;
 use crate::raw::Raw;
 use crate::{OTHER, common::BLOCK};
-use nvme::pdu::Digests;
 use nvme::spec::Status;
 use nvme::spec::connect::CNTLID_DYNAMIC;
+use nvme::tcp::pdu::Digests;
 use server::config::Limits;
 use std::net::Ipv4Addr;
 use units::Nanos;
@@ -34,7 +34,7 @@ fn a_host_gets_in_through_any_number_of_silent_connections() {
     // The connections that were silent longest were evicted; the last ones are still open.
     assert!(silent[..90].iter_mut().all(Raw::is_closed));
     let last = silent.last_mut().expect("there are a hundred");
-    let request = last.pdu(nvme::pdu::IcReq::new(0, 0, 0), 0, &[]);
+    let request = last.pdu(nvme::tcp::pdu::IcReq::new(0, 0, 0), 0, &[]);
     last.send(&request);
     assert!(last.next_pdu().is_some(), "it is still served");
     let lines = lines_with("connections_waiting is reached").into_iter();
@@ -93,7 +93,7 @@ fn a_storm_of_connections_causes_few_log_lines_and_leaves_nothing() {
             0 => {}
             1 => raw.send(b"nonsense"),
             _ => {
-                let request = raw.pdu(nvme::pdu::IcReq::new(0, 0, 0), 0, &[]);
+                let request = raw.pdu(nvme::tcp::pdu::IcReq::new(0, 0, 0), 0, &[]);
                 raw.send(&request);
                 raw.next_pdu();
                 let connect = raw.connect_pdu(0, 32, CNTLID_DYNAMIC, HOST, 0);

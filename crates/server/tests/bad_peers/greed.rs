@@ -4,12 +4,12 @@ use crate::common::{BLOCK, Client, HOST, Options, pattern, rw, until};
 use crate::log::{self, about, assert_logged_once};
 use crate::raw::{Raw, plain};
 use crate::{OTHER, null_with, slowed_with};
-use nvme::connection::host::Transfer;
-use nvme::pdu::common::FLAG_LAST;
-use nvme::pdu::{Digests, FatalStatus, H2cData};
 use nvme::spec::connect::{CNTLID_DYNAMIC, Culprit};
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sgl, Sqe, Status, feature};
+use nvme::tcp::host::Transfer;
+use nvme::tcp::pdu::common::FLAG_LAST;
+use nvme::tcp::pdu::{Digests, FatalStatus, H2cData};
 use server::config::Limits;
 use units::{Bytes, Nanos};
 

@@ -3,9 +3,9 @@
 use crate::common::{self, BLOCK, Client, HOST, until};
 use crate::log::capture;
 use crate::raw::Raw;
-use nvme::pdu::Digests;
 use nvme::spec::Status;
 use nvme::spec::connect::CNTLID_DYNAMIC;
+use nvme::tcp::pdu::Digests;
 use server::ServerHandle;
 use server::config::{Config, DeviceKind, Limits, TenantConfig};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -6,9 +6,9 @@
 use crate::common::{HOST, until};
 use crate::null_with;
 use crate::raw::Raw;
-use nvme::pdu::Digests;
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectData, Culprit};
 use nvme::spec::{Cqe, Status};
+use nvme::tcp::pdu::Digests;
 use server::EscapedLines;
 use server::config::Limits;
 use std::io;

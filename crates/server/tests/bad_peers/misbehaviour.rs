@@ -3,10 +3,10 @@
 use crate::OTHER;
 use crate::common::{BLOCK, rw};
 use crate::raw::Raw;
-use nvme::pdu::{Digests, IcReq};
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Sgl, Sqe};
+use nvme::tcp::pdu::{Digests, IcReq};
 use socket2::SockRef;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,8 +119,8 @@ impl Misbehaviour {
                 let (_admin, mut io) = queue(raw, address, 128)?;
                 io.command(transfer(nvm::WRITE, 1, 256), &[]);
                 let ttag = io.next_pdu().map(|r2t| u16::from_le_bytes([r2t[10], r2t[11]]))?;
-                let data = nvme::pdu::H2cData::new(1, ttag, 0, 256 * BLOCK as u32);
-                let data = io.pdu(data, nvme::pdu::common::FLAG_LAST, &vec![0; 256 * BLOCK]);
+                let data = nvme::tcp::pdu::H2cData::new(1, ttag, 0, 256 * BLOCK as u32);
+                let data = io.pdu(data, nvme::tcp::pdu::common::FLAG_LAST, &vec![0; 256 * BLOCK]);
                 for byte in data {
                     io.send(&[byte]);
                     if !goes_on() || io.has_been_closed() {
@@ -130,7 +130,7 @@ impl Misbehaviour {
             }
             Misbehaviour::DuplicateIdentifiers => {
                 let (_admin, mut io) = queue(raw, address, 128)?;
-                let command = nvme::pdu::CapsuleCmd::new(transfer(nvm::READ, 1, 1));
+                let command = nvme::tcp::pdu::CapsuleCmd::new(transfer(nvm::READ, 1, 1));
                 let command = io.pdu(command, 0, &[]);
                 io.send(&command);
                 let conflicts = command.repeat(15);

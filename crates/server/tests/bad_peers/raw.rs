@@ -2,12 +2,12 @@
 
 use crate::common::HOST;
 use crate::log;
-use nvme::pdu::common::Header;
-use nvme::pdu::{CapsuleCmd, CapsuleResp, Digests, Framing, IcReq, R2t, TermReq};
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, HostId};
 use nvme::spec::opcode::fabrics;
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Cqe, Nqn, Sgl, Sqe};
+use nvme::tcp::pdu::common::Header;
+use nvme::tcp::pdu::{CapsuleCmd, CapsuleResp, Digests, Framing, IcReq, R2t, TermReq};
 use server::config::DEFAULT_NQN;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{Read, Write};

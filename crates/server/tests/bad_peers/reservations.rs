@@ -5,10 +5,10 @@ use crate::common::{BLOCK, HOST, rw};
 use crate::log::assert_logged_once;
 use crate::null_with;
 use crate::raw::{Raw, plain};
-use nvme::pdu::Digests;
 use nvme::spec::connect::{CNTLID_DYNAMIC, Culprit, HostId};
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Sgl, Sqe, Status};
+use nvme::tcp::pdu::Digests;
 use server::config::Limits;
 use std::net::SocketAddr;
 

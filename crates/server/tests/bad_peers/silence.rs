@@ -4,11 +4,11 @@ use crate::common::{BLOCK, Client, HOST, Options, pattern, rw, until};
 use crate::log::{about, assert_logged_once};
 use crate::raw::{Raw, plain};
 use crate::{OTHER, null_with};
-use nvme::pdu::common::FLAG_LAST;
-use nvme::pdu::{CapsuleCmd, Digests, H2cData, IcReq};
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Sgl, Status};
+use nvme::tcp::pdu::common::FLAG_LAST;
+use nvme::tcp::pdu::{CapsuleCmd, Digests, H2cData, IcReq};
 use server::config::Limits;
 use units::{Bytes, Nanos};
 

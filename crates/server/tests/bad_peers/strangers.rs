@@ -3,9 +3,9 @@
 use crate::common::{self, BLOCK, Client, HOST, Options, until};
 use crate::log::capture;
 use crate::raw::Raw;
-use nvme::pdu::Digests;
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::{Nqn, Status};
+use nvme::tcp::pdu::Digests;
 use sched::Scheduler;
 use server::ServerHandle;
 use server::config::{AllowedHosts, Config, DeviceKind, EmulatedConfig, Limits, Speed, TenantConfig};
@@ -149,7 +149,7 @@ fn an_address_has_one_share_however_many_names_it_uses() {
 impl Client {
     /// Keeps `depth` reads of 32 KiB outstanding.
     fn read_until(&mut self, stop: &AtomicBool, depth: u16) {
-        use nvme::connection::host::Transfer;
+        use nvme::tcp::host::Transfer;
         const BLOCKS: usize = 8;
         let mut number = 0;
         let mut submit = |io: &mut common::Queue| {

@@ -4,13 +4,13 @@ use crate::common::{BLOCK, HOST, pattern, rw};
 use crate::log::{about, assert_logged_once};
 use crate::null_with;
 use crate::raw::{Raw, plain};
-use nvme::pdu::common::{FLAG_LAST, OFFSET_PLEN, OFFSET_TYPE};
-use nvme::pdu::transfer::OFFSET_TTAG;
-use nvme::pdu::{CapsuleCmd, CommonHeader, Digests, FatalStatus, H2cData, IcReq, ic};
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Sgl, Sqe, Status};
+use nvme::tcp::pdu::common::{FLAG_LAST, OFFSET_PLEN, OFFSET_TYPE};
+use nvme::tcp::pdu::transfer::OFFSET_TTAG;
+use nvme::tcp::pdu::{CapsuleCmd, CommonHeader, Digests, FatalStatus, H2cData, IcReq, ic};
 use server::config::Limits;
 use std::net::SocketAddr;
 use zerocopy::IntoBytes;
@@ -214,8 +214,8 @@ fn a_command_that_does_not_wait_for_connect_ends_the_connection() {
 fn a_host_that_ends_the_connection_by_itself_is_not_answered() {
     let (_server, address) = address();
     let (_admin, mut io) = plain(address);
-    let violation = nvme::pdu::Violation::SEQUENCE;
-    let term = nvme::pdu::term::TermReqImage::new(nvme::pdu::End::Host, violation, &[]);
+    let violation = nvme::tcp::pdu::Violation::SEQUENCE;
+    let term = nvme::tcp::pdu::term::TermReqImage::new(nvme::tcp::pdu::End::Host, violation, &[]);
     io.send(term.bytes().as_bytes());
     assert!(io.next_pdu().is_none());
     assert_logged_once(io.local(), "the peer ended the connection: fatal error status 0x2");

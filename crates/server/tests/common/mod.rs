@@ -4,12 +4,12 @@
 //! IO queue. It never sleeps: every wait is a blocking read of the socket.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its own part.
 
-use nvme::connection::host::{HostConnection, HostEvent, HostOptions, Transfer};
-use nvme::pdu::Digests;
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, HostId};
 use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
+use nvme::tcp::host::{HostConnection, HostEvent, HostOptions, Transfer};
+use nvme::tcp::pdu::Digests;
 use server::config::{
     AllowedHosts, BackendChoice, Config, DEFAULT_NQN, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig,
     NamespaceConfig, Speed, SubsystemConfig,

@@ -26,7 +26,7 @@ enum Stage {
 
 /// A write whose data is fetched.
 #[derive(Debug)]
-pub(in crate::connection) struct Transfer<B> {
+pub(crate) struct Transfer<B> {
     sqe: Sqe,
     length: u32,
     received: u32,
@@ -39,31 +39,31 @@ pub(in crate::connection) struct Transfer<B> {
 
 impl<B: Buffer> Transfer<B> {
     /// The command.
-    pub(in crate::connection) fn sqe(&self) -> &Sqe {
+    pub(crate) fn sqe(&self) -> &Sqe {
         &self.sqe
     }
 
     /// Bytes of data in all.
     #[inline]
-    pub(in crate::connection) fn length(&self) -> u32 {
+    pub(crate) fn length(&self) -> u32 {
         self.length
     }
 
     /// Bytes of data that have arrived.
     #[inline]
-    pub(in crate::connection) fn received(&self) -> u32 {
+    pub(crate) fn received(&self) -> u32 {
         self.received
     }
 
     /// Whether its data was requested and may arrive.
     #[inline]
-    pub(in crate::connection) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         matches!(self.stage, Stage::Open { .. })
     }
 
     /// The place of the data that comes next: empty if the data is discarded.
     #[inline]
-    pub(in crate::connection) fn place(&mut self) -> &mut [u8] {
+    pub(crate) fn place(&mut self) -> &mut [u8] {
         match &mut self.buffer {
             Some(buffer) => &mut buffer.bytes_mut()[self.received as usize..self.length as usize],
             None => &mut [],
@@ -72,7 +72,7 @@ impl<B: Buffer> Transfer<B> {
 
     /// `count` more bytes have arrived, in their place unless the data is discarded. Returns those in place.
     #[inline]
-    pub(in crate::connection) fn advance(&mut self, count: usize) -> &[u8] {
+    pub(crate) fn advance(&mut self, count: usize) -> &[u8] {
         let from = self.received as usize;
         self.received += count as u32;
         self.buffer.as_ref().map_or(&[], |buffer| &buffer.bytes()[from..from + count])

@@ -21,14 +21,14 @@
 use super::transmit::Control;
 use super::{Receiving, TargetConnection, TargetEvent};
 use crate::buffer::{Buffer, BufferSource, BufferUse};
-use crate::connection::Fatal;
-use crate::connection::queue::{Admitted, Queue};
-use crate::pdu::ic::{self, alignment_from_wire};
-use crate::pdu::transfer::{OFFSET_CCCID, OFFSET_LENGTH, OFFSET_TTAG};
-use crate::pdu::{
+use crate::queue::{Admitted, Queue};
+use crate::spec::Sqe;
+use crate::tcp::Fatal;
+use crate::tcp::pdu::ic::{self, alignment_from_wire};
+use crate::tcp::pdu::transfer::{OFFSET_CCCID, OFFSET_LENGTH, OFFSET_TTAG};
+use crate::tcp::pdu::{
     CapsuleCmd, Digests, Framing, H2cData, IcReq, IcResp, Layout, PduType, Rules, Step, TermReq, Violation,
 };
-use crate::spec::Sqe;
 
 impl<B: Buffer> TargetConnection<B> {
     /// Takes received bytes and appends the resulting events to `events`. Returns how many bytes were taken.
@@ -155,7 +155,7 @@ impl<B: Buffer> TargetConnection<B> {
         });
         let response = IcResp::new(self.limits.cpda, digests.to_wire(), self.limits.maxh2cdata);
         self.control = Some(Control::IcResp(Box::new(response)));
-        events.push(TargetEvent::Initialized { digests });
+        events.push(TargetEvent::Initialized);
         Ok(())
     }
 

@@ -4,19 +4,19 @@
 
 /// A slab of values with 16-bit numbers.
 #[derive(Debug)]
-pub(in crate::connection) struct Slots<T> {
+pub(crate) struct Slots<T> {
     places: Vec<Option<T>>,
     free: Vec<u16>,
 }
 
 impl<T> Slots<T> {
     /// An empty slab.
-    pub(in crate::connection) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Slots { places: Vec::new(), free: Vec::new() }
     }
 
     /// Puts `value` into a free slot and returns its number.
-    pub(in crate::connection) fn insert(&mut self, value: T) -> u16 {
+    pub(crate) fn insert(&mut self, value: T) -> u16 {
         match self.free.pop() {
             Some(number) => {
                 self.places[usize::from(number)] = Some(value);
@@ -31,17 +31,17 @@ impl<T> Slots<T> {
     }
 
     /// The value at `number`, if `number` is in use.
-    pub(in crate::connection) fn find(&mut self, number: u16) -> Option<&mut T> {
+    pub(crate) fn find(&mut self, number: u16) -> Option<&mut T> {
         self.places.get_mut(usize::from(number))?.as_mut()
     }
 
     /// The value at `number`, which must be in use.
-    pub(in crate::connection) fn at(&mut self, number: u16) -> &mut T {
+    pub(crate) fn at(&mut self, number: u16) -> &mut T {
         self.find(number).unwrap_or_else(|| panic!("slot {number} is empty"))
     }
 
     /// Empties slot `number`, which must be in use.
-    pub(in crate::connection) fn remove(&mut self, number: u16) -> T {
+    pub(crate) fn remove(&mut self, number: u16) -> T {
         let value =
             self.places[usize::from(number)].take().unwrap_or_else(|| panic!("slot {number} is empty"));
         self.free.push(number);
@@ -49,12 +49,12 @@ impl<T> Slots<T> {
     }
 
     /// All values.
-    pub(in crate::connection) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().flatten()
     }
 
     /// Removes all values.
-    pub(in crate::connection) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.free.clear();
         self.places.drain(..).flatten()
     }

@@ -1,4 +1,4 @@
-//! One end of an NVMe/TCP connection: turns a byte stream into commands and their data, and back.
+//! NVMe/TCP: both ends of a connection, over bytes.
 //!
 //! A connection is one queue pair. It does not know what commands mean, only where their data goes:
 //!
@@ -9,17 +9,17 @@
 //! is room. The queue size limits everything, whatever the peer does. A peer that violates the protocol ends
 //! the connection: a TermReq is queued, and this call and all later ones return `Fatal`.
 //!
-//! `queue` is the part of a controller's end that does not depend on the transport.
+//! `pdu` has the layouts, framing and digests. The part of the controller's end that no transport changes is
+//! `crate::queue`.
 
 pub mod host;
-mod queue;
+pub mod pdu;
 pub mod target;
 
 pub use host::{HostConnection, HostEvent, HostOptions, Refusal, SubmitError, Transfer};
-pub use queue::{Cancel, FlowControl, TargetEvent};
 pub use target::{Pause, TargetConnection, TargetLimits};
 
-use crate::pdu::Violation;
+use pdu::Violation;
 
 /// Why a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

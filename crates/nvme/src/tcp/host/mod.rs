@@ -18,12 +18,12 @@ mod receive;
 mod transmit;
 
 use super::Fatal;
-use super::queue::cid_table::CidTable;
-use super::queue::slots::Slots;
 use crate::buffer::Buffer;
-use crate::pdu::ic::alignment_from_wire;
-use crate::pdu::{Digests, End, Framing, PduReader, Rules, term::TermReqImage};
+use crate::queue::cid_table::CidTable;
+use crate::queue::slots::Slots;
 use crate::spec::{Cqe, Sgl, Sqe};
+use crate::tcp::pdu::ic::alignment_from_wire;
+use crate::tcp::pdu::{Digests, End, Framing, PduReader, Rules, term::TermReqImage};
 use std::collections::VecDeque;
 use transmit::Outbound;
 use units::Bytes;

@@ -9,10 +9,10 @@
 
 use super::TargetConnection;
 use crate::buffer::{Buffer, Outgoing};
-use crate::connection::queue::Outbound;
-use crate::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
-use crate::pdu::term::TermReqImage;
-use crate::pdu::{C2hData, CapsuleResp, Framing, IcResp, R2t};
+use crate::queue::Outbound;
+use crate::tcp::pdu::common::{FLAG_LAST, FLAG_SUCCESS};
+use crate::tcp::pdu::term::TermReqImage;
+use crate::tcp::pdu::{C2hData, CapsuleResp, Framing, IcResp, R2t};
 
 /// A PDU that belongs to no command.
 #[derive(Debug)]

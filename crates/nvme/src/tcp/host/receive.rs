@@ -18,14 +18,14 @@
 use super::transmit::Outbound;
 use super::{Command, Flow, HostConnection, HostEvent};
 use crate::buffer::Buffer;
-use crate::connection::Fatal;
-use crate::pdu::capsule::OFFSET_RESPONSE_CID;
-use crate::pdu::ic::{self, alignment_from_wire};
-use crate::pdu::transfer::{OFFSET_CCCID, OFFSET_LENGTH};
-use crate::pdu::{
+use crate::spec::{Cqe, Status};
+use crate::tcp::Fatal;
+use crate::tcp::pdu::capsule::OFFSET_RESPONSE_CID;
+use crate::tcp::pdu::ic::{self, alignment_from_wire};
+use crate::tcp::pdu::transfer::{OFFSET_CCCID, OFFSET_LENGTH};
+use crate::tcp::pdu::{
     C2hData, CapsuleResp, Digests, Framing, IcResp, Layout, PduType, R2t, Rules, Step, TermReq, Violation,
 };
-use crate::spec::{Cqe, Status};
 
 /// MAXH2CDATA must be a multiple of this.
 const MAXH2CDATA_UNIT: u32 = 4;

@@ -23,10 +23,10 @@ mod receive;
 mod transmit;
 
 use super::Fatal;
-use super::queue::{Cancel, FlowControl, Queue, TargetEvent, TransferLimits};
 use crate::buffer::{Buffer, BufferSource};
-use crate::pdu::{Digests, End, Framing, PduReader, Rules, term::TermReqImage};
+use crate::queue::{Cancel, FlowControl, Queue, TargetEvent, TransferLimits};
 use crate::spec::{Cqe, Status};
+use crate::tcp::pdu::{Digests, End, Framing, PduReader, Rules, term::TermReqImage};
 use transmit::Control;
 use units::{Bytes, Instant};
 
@@ -182,6 +182,11 @@ impl<B: Buffer> TargetConnection<B> {
     /// Returns the buffers of commands that were refused here. Call it after `on_bytes` and `cancel`.
     pub fn take_discarded(&mut self, give: impl FnMut(B)) {
         self.queue.take_discarded(give);
+    }
+
+    /// Digests in use: none before the handshake.
+    pub fn digests(&self) -> Digests {
+        self.framing.digests
     }
 
     /// Why the connection has ended, if it has.

@@ -5,9 +5,9 @@
 
 use super::{Command, Flow, HostConnection};
 use crate::buffer::{Buffer, Outgoing};
-use crate::pdu::common::FLAG_LAST;
-use crate::pdu::term::TermReqImage;
-use crate::pdu::{CapsuleCmd, Framing, H2cData, IcReq};
+use crate::tcp::pdu::common::FLAG_LAST;
+use crate::tcp::pdu::term::TermReqImage;
+use crate::tcp::pdu::{CapsuleCmd, Framing, H2cData, IcReq};
 use core::ops::Range;
 
 /// Outstanding R2Ts per command, 0-based: one.

@@ -6,7 +6,7 @@
 //! data.
 //!
 //! Holds: these rules accept what `emit` writes and find its parts again (`every_layout_round_trips`).
-//! Elsewhere: `connection` knows the commands and checks the type specific fields.
+//! Elsewhere: `target` and `host` know the commands and checks the type specific fields.
 
 use super::common::{
     CommonHeader, End, FLAG_DATA_DIGEST, FLAG_HEADER_DIGEST, FLAG_LAST, FLAG_SUCCESS, OFFSET_FLAGS,

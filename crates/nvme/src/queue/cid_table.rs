@@ -13,7 +13,7 @@ const GOLDEN_RATIO: u16 = 0x9e37;
 
 /// A map from command identifier to `V`, of limited size.
 #[derive(Debug)]
-pub(in crate::connection) struct CidTable<V> {
+pub(crate) struct CidTable<V> {
     /// The length is a power of two and at least twice `capacity`.
     buckets: Box<[Option<(u16, V)>]>,
     /// The hash shifted right by this is a bucket index.
@@ -24,7 +24,7 @@ pub(in crate::connection) struct CidTable<V> {
 
 impl<V: Copy> CidTable<V> {
     /// A table for at most `capacity` commands.
-    pub(in crate::connection) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         let buckets = vec![None; (capacity.max(1) * 2).next_power_of_two()].into_boxed_slice();
         // A table with more buckets than there are identifiers uses only the first 65536.
         let shift = u16::BITS.saturating_sub(buckets.len().ilog2());
@@ -32,7 +32,7 @@ impl<V: Copy> CidTable<V> {
     }
 
     /// Changes the capacity. Commands that are present stay, even if they are more than the new capacity.
-    pub(in crate::connection) fn set_capacity(&mut self, capacity: usize) {
+    pub(crate) fn set_capacity(&mut self, capacity: usize) {
         let mut resized = CidTable::new(capacity.max(self.length));
         for (cid, value) in self.buckets.iter().copied().flatten() {
             resized.insert(cid, value);
@@ -42,22 +42,22 @@ impl<V: Copy> CidTable<V> {
     }
 
     /// Number of commands present.
-    pub(in crate::connection) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.length
     }
 
     /// Whether the table is full.
-    pub(in crate::connection) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.length >= self.capacity
     }
 
     /// The value of `cid`, if present.
-    pub(in crate::connection) fn get(&self, cid: u16) -> Option<V> {
+    pub(crate) fn get(&self, cid: u16) -> Option<V> {
         self.buckets[self.bucket_of(cid)].map(|(_, value)| value)
     }
 
     /// Adds `cid`, which must not be present; the table must not be full.
-    pub(in crate::connection) fn insert(&mut self, cid: u16, value: V) {
+    pub(crate) fn insert(&mut self, cid: u16, value: V) {
         debug_assert!(!self.is_full(), "{} commands in a table for {}", self.length, self.capacity);
         let bucket = self.bucket_of(cid);
         debug_assert!(self.buckets[bucket].is_none(), "command {cid:#x} added twice");
@@ -66,14 +66,14 @@ impl<V: Copy> CidTable<V> {
     }
 
     /// Replaces the value of `cid`, which must be present.
-    pub(in crate::connection) fn set(&mut self, cid: u16, value: V) {
+    pub(crate) fn set(&mut self, cid: u16, value: V) {
         let bucket = self.bucket_of(cid);
         debug_assert!(self.buckets[bucket].is_some(), "command {cid:#x} is not present");
         self.buckets[bucket] = Some((cid, value));
     }
 
     /// Removes `cid` and returns its value.
-    pub(in crate::connection) fn remove(&mut self, cid: u16) -> Option<V> {
+    pub(crate) fn remove(&mut self, cid: u16) -> Option<V> {
         let mask = self.buckets.len() - 1;
         let mut hole = self.bucket_of(cid);
         let (_, removed) = self.buckets[hole].take()?;

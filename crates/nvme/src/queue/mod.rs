@@ -1,4 +1,4 @@
-//! The controller's end of a queue pair, whatever carries it.
+//! The controller's end of a queue pair, for every transport.
 //!
 //!   capsule --> admit --no data, or data in the capsule------------------------------> Command event
 //!                  |                                                                        |
@@ -16,17 +16,16 @@
 //!        keeps the halves of a fused operation together, `submission_queue` computes SQHD, `cid_table` finds a
 //!        command by its identifier, `slots` holds what is in progress.
 
-pub(super) mod cid_table;
+pub(crate) mod cid_table;
 mod fused;
 mod plan;
-pub(super) mod slots;
+pub(crate) mod slots;
 mod submission_queue;
 mod transfers;
 
 pub use submission_queue::FlowControl;
 
 use crate::buffer::{Buffer, BufferSource};
-use crate::pdu::Digests;
 use crate::spec::{Cqe, Sqe, Status};
 use cid_table::CidTable;
 use fused::Fused;
@@ -44,11 +43,8 @@ const OUTBOUND_SLACK: usize = 8;
 /// Events for the layer above.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TargetEvent<B> {
-    /// The handshake is done.
-    Initialized {
-        /// Digests in use.
-        digests: Digests,
-    },
+    /// The handshake of the transport is done, if it has one.
+    Initialized,
     /// A command to execute and then answer with `reply` or `reply_with_data`.
     Command {
         /// The command.
@@ -92,7 +88,7 @@ pub enum Cancel {
 
 /// A message for the transport to send.
 #[derive(Debug)]
-pub(super) enum Outbound<B> {
+pub(crate) enum Outbound<B> {
     /// A completion.
     Response(Cqe),
     /// Read data, then a completion unless the data is `alone`.
@@ -103,7 +99,7 @@ pub(super) enum Outbound<B> {
 
 /// Result of a capsule's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admitted {
+pub(crate) enum Admitted {
     /// Nothing more belongs to the capsule.
     Whole,
     /// This many bytes of data follow in the capsule: take a buffer for them, then call `on_capsule_data`.
@@ -127,16 +123,16 @@ struct Outstanding {
 
 /// The longest transfers of one connection, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TransferLimits {
+pub(crate) struct TransferLimits {
     /// Before Connect: no more than fits into a capsule.
-    pub(super) before_connect: u32,
+    pub(crate) before_connect: u32,
     /// MDTS.
-    pub(super) connected: u32,
+    pub(crate) connected: u32,
 }
 
 /// The controller's end of one queue pair.
 #[derive(Debug)]
-pub(super) struct Queue<B> {
+pub(crate) struct Queue<B> {
     limits: TransferLimits,
     commands: CidTable<Outstanding>,
     transfers: Transfers<B>,
@@ -157,7 +153,7 @@ pub(super) struct Queue<B> {
 
 impl<B: Buffer> Queue<B> {
     /// A queue whose Connect has not arrived.
-    pub(super) fn new(limits: TransferLimits) -> Queue<B> {
+    pub(crate) fn new(limits: TransferLimits) -> Queue<B> {
         Queue {
             limits,
             commands: CidTable::new(COMMANDS_BEFORE_CONNECT as usize),
@@ -174,7 +170,7 @@ impl<B: Buffer> Queue<B> {
     }
 
     /// Sets the size of the queue and its flow control, as Connect requested them.
-    pub(super) fn set_up(&mut self, entries: u32, flow_control: FlowControl) {
+    pub(crate) fn set_up(&mut self, entries: u32, flow_control: FlowControl) {
         assert!((1..=1 << 16).contains(&entries), "a queue of {entries} entries");
         self.commands.set_capacity(entries as usize);
         self.congestion = entries as usize + OUTBOUND_SLACK;
@@ -183,31 +179,31 @@ impl<B: Buffer> Queue<B> {
     }
 
     /// Allows or forbids read data that is its own completion.
-    pub(super) fn set_data_may_complete(&mut self, allowed: bool) {
+    pub(crate) fn set_data_may_complete(&mut self, allowed: bool) {
         self.data_may_complete = allowed;
     }
 
     /// Allows fused commands: this is an IO queue.
-    pub(super) fn allow_fused(&mut self) {
+    pub(crate) fn allow_fused(&mut self) {
         self.fused.allow();
     }
 
     /// Whether as many commands are outstanding as the queue has entries. A host that sends one more violates the
     /// protocol.
     #[inline]
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.commands.is_full()
     }
 
     /// Whether too many messages wait to be sent: receive nothing more until some were.
     #[inline]
-    pub(super) fn is_congested(&self) -> bool {
+    pub(crate) fn is_congested(&self) -> bool {
         self.outbound.len() >= self.congestion
     }
 
     /// Admits a command whose capsule carries `in_capsule` bytes of data. The queue must not be full.
     #[inline]
-    pub(super) fn admit<S: BufferSource<Buffer = B>>(
+    pub(crate) fn admit<S: BufferSource<Buffer = B>>(
         &mut self,
         sqe: Sqe,
         in_capsule: u32,
@@ -257,7 +253,7 @@ impl<B: Buffer> Queue<B> {
     }
 
     /// The data in the capsule of a command has arrived; `intact`: as it was sent.
-    pub(super) fn on_capsule_data(
+    pub(crate) fn on_capsule_data(
         &mut self,
         sqe: Sqe,
         buffer: B,
@@ -274,12 +270,12 @@ impl<B: Buffer> Queue<B> {
 
     /// The transfer with this number.
     #[inline]
-    pub(super) fn transfer(&mut self, number: u16) -> Option<&mut transfers::Transfer<B>> {
+    pub(crate) fn transfer(&mut self, number: u16) -> Option<&mut transfers::Transfer<B>> {
         self.transfers.find(number)
     }
 
     /// The request for a transfer's data was written out. Returns the identifier of its command, and its length.
-    pub(super) fn on_fetch_sent(&mut self, number: u16, now: Instant) -> (u16, u32) {
+    pub(crate) fn on_fetch_sent(&mut self, number: u16, now: Instant) -> (u16, u32) {
         let transfer = self.transfers.at(number);
         transfer.open(now);
         (transfer.sqe().cid(), transfer.length())
@@ -287,7 +283,7 @@ impl<B: Buffer> Queue<B> {
 
     /// A part of a transfer's data has arrived, and was placed; `intact`: as it was sent. Passes the command on if that
     /// was the last part.
-    pub(super) fn on_transfer_data(&mut self, number: u16, intact: bool, events: &mut Vec<TargetEvent<B>>) {
+    pub(crate) fn on_transfer_data(&mut self, number: u16, intact: bool, events: &mut Vec<TargetEvent<B>>) {
         let transfer = self.transfers.at(number);
         if !intact {
             self.discarded.extend(transfer.refuse(Status::TRANSIENT_TRANSPORT_ERROR));
@@ -308,21 +304,21 @@ impl<B: Buffer> Queue<B> {
     }
 
     /// Requests buffers for parked writes again, oldest first.
-    pub(super) fn resume(&mut self, source: &mut impl BufferSource<Buffer = B>) {
+    pub(crate) fn resume(&mut self, source: &mut impl BufferSource<Buffer = B>) {
         while let Some(number) = self.transfers.resume(source) {
             self.outbound.push_back(Outbound::Fetch(number));
         }
     }
 
     /// Marks a passed-on command that is answered only if an event happens.
-    pub(super) fn hold(&mut self, cid: u16) {
+    pub(crate) fn hold(&mut self, cid: u16) {
         if let Some(command) = self.commands.get(cid).filter(|command| command.transfer.is_none()) {
             self.commands.set(cid, Outstanding { held: true, ..command });
         }
     }
 
     /// Drops a command that is on `hold`; it gets no answer. Returns whether there was one.
-    pub(super) fn forget(&mut self, cid: u16) -> bool {
+    pub(crate) fn forget(&mut self, cid: u16) -> bool {
         let is_held = self.commands.get(cid).is_some_and(|command| command.held);
         if is_held {
             self.commands.remove(cid);
@@ -333,14 +329,14 @@ impl<B: Buffer> Queue<B> {
 
     /// Answers a command without read data, or one that failed.
     #[inline]
-    pub(super) fn reply(&mut self, cqe: Cqe) {
+    pub(crate) fn reply(&mut self, cqe: Cqe) {
         self.take_delivered(cqe.cid());
         self.answer(cqe);
     }
 
     /// Answers a command with the first `length` bytes of `buffer`, then `cqe`.
     #[inline]
-    pub(super) fn reply_with_data(&mut self, cqe: Cqe, buffer: B, length: u32) {
+    pub(crate) fn reply_with_data(&mut self, cqe: Cqe, buffer: B, length: u32) {
         let command = self.take_delivered(cqe.cid());
         if length == 0 || !cqe.status().is_success() {
             return self.answer(cqe);
@@ -359,7 +355,7 @@ impl<B: Buffer> Queue<B> {
 
     /// Answers the command `cid` with `status` if the layer above has not got it yet, because its data is not
     /// complete.
-    pub(super) fn cancel(&mut self, cid: u16, status: Status) -> Cancel {
+    pub(crate) fn cancel(&mut self, cid: u16, status: Status) -> Cancel {
         let Some(command) = self.commands.get(cid) else { return Cancel::Unknown };
         let Some(number) = command.transfer else {
             let waits = command.fused.is_some_and(|place| self.cancel_half(cid, place, status));
@@ -378,48 +374,48 @@ impl<B: Buffer> Queue<B> {
     }
 
     /// Returns the buffers of commands that were refused here.
-    pub(super) fn take_discarded(&mut self, give: impl FnMut(B)) {
+    pub(crate) fn take_discarded(&mut self, give: impl FnMut(B)) {
         self.discarded.drain(..).for_each(give);
     }
 
     /// The next message to send.
     #[inline]
-    pub(super) fn pop_outbound(&mut self) -> Option<Outbound<B>> {
+    pub(crate) fn pop_outbound(&mut self) -> Option<Outbound<B>> {
         self.outbound.pop_front()
     }
 
     /// Messages that wait to be sent.
     #[inline]
-    pub(super) fn outbound(&self) -> usize {
+    pub(crate) fn outbound(&self) -> usize {
         self.outbound.len()
     }
 
     /// When the oldest request for data was written out whose data is not complete.
-    pub(super) fn awaited_since(&self) -> Option<Instant> {
+    pub(crate) fn awaited_since(&self) -> Option<Instant> {
         self.transfers.awaited_since()
     }
 
     /// Large writes whose data is on its way.
     #[inline]
-    pub(super) fn bulk(&self) -> usize {
+    pub(crate) fn bulk(&self) -> usize {
         self.transfers.bulk()
     }
 
     /// Commands received and not yet answered, including those that wait for data or buffers.
     #[inline]
-    pub(super) fn outstanding(&self) -> usize {
+    pub(crate) fn outstanding(&self) -> usize {
         self.commands.len()
     }
 
     /// Writes that wait for a buffer.
     #[inline]
-    pub(super) fn parked(&self) -> usize {
+    pub(crate) fn parked(&self) -> usize {
         self.transfers.parked()
     }
 
     /// Bytes of data in transfer: requested from the host and not yet received, or answered and not yet
     /// written out.
-    pub(super) fn pending_bytes(&self) -> Bytes {
+    pub(crate) fn pending_bytes(&self) -> Bytes {
         let waiting = self.outbound.iter().map(|outbound| match outbound {
             Outbound::Data { length, .. } => u64::from(*length),
             Outbound::Response(_) | Outbound::Fetch(_) => 0,
@@ -428,13 +424,13 @@ impl<B: Buffer> Queue<B> {
     }
 
     /// Drops waiting messages. Nothing is sent any more.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.outbound.clear();
         self.is_closed = true;
     }
 
     /// Returns every buffer.
-    pub(super) fn into_buffers(mut self, mut give: impl FnMut(B)) {
+    pub(crate) fn into_buffers(mut self, mut give: impl FnMut(B)) {
         self.transfers.drain().for_each(&mut give);
         self.fused.drain().for_each(&mut give);
         self.discarded.drain(..).for_each(&mut give);
