@@ -25,7 +25,6 @@ mod acceptor;
 mod account;
 mod assemble;
 pub mod config;
-mod connection;
 mod connections;
 mod device;
 mod eviction;
@@ -51,6 +50,7 @@ mod state;
 mod stats;
 mod switch;
 mod tenants;
+mod transport;
 
 pub use assemble::SubsystemError;
 pub use device::{DeviceError, Holes, LocalDevice, LocalDone, LocalOp, LocalOptions, Shortage, User};

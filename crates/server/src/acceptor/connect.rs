@@ -167,12 +167,9 @@ impl Acceptor {
         let peer = entry.connection.peer;
         let is_at_home = self.is_at_home(Clock.now(), &host, charged.origin());
         let handover = Handover {
-            socket,
-            peer,
-            transport: entry.connection.transport,
+            moving: entry.connection.into_moving(socket, unparsed),
             connect,
             connect_data,
-            unparsed,
             subsystem,
             tenant,
             is_at_home,

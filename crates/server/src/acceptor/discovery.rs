@@ -15,7 +15,6 @@ use crate::quota::Origin;
 use crate::replies::{self, ReplyRate, Wait};
 use crate::slab::Key;
 use nvme::buffer::Buffer;
-use nvme::queue::FlowControl;
 use nvme::spec::connect::ConnectData;
 use nvme::spec::{Cqe, Sqe, Status};
 use nvme::subsystem::{Action, Output};
@@ -40,8 +39,7 @@ impl Acceptor {
         if let Some(local) = entry.local {
             self.parts.discovery.set_local_address(queue_of(key), local);
         }
-        let flow = if connected.flow_control_disabled { FlowControl::Disabled } else { FlowControl::Enabled };
-        entry.connection.transport.set_queue(connected.entries, flow);
+        entry.connection.set_up(&connected);
         entry.connection.reply(connected.cqe);
         entry.stage = Stage::Discovery;
         entry.connection.account = ConnectionAccount::new(CONNECTION_MEMORY, HostAccount::new(None), payer);
@@ -130,7 +128,7 @@ impl Acceptor {
             Action::Io(_) | Action::Storing | Action::GrantQueues { .. } => {
                 entry.connection.reply(Cqe::new(sqe.cid(), Status::INVALID_OPCODE));
             }
-            Action::Pending => entry.connection.transport.hold(sqe.cid()),
+            Action::Pending => entry.connection.hold(sqe.cid()),
         }
         self.return_buffer(data);
     }

@@ -34,7 +34,6 @@ pub(crate) use change::{Change, Route};
 use crate::account::{Accounts, ConnectionAccount, HostAccount, REPLIES_MAX, Supply};
 use crate::assemble::{IN_CAPSULE_MAX, millis};
 use crate::config::{Limits, TenantConfig};
-use crate::connection::{Connection, Events};
 use crate::eviction::EvictionSet;
 use crate::handshake::{Handshake, Handshakes};
 use crate::log_throttle::{LogThrottle, Subject, Suppressed};
@@ -47,11 +46,12 @@ use crate::quota::{ConnectionQuota, Origin, QuotaLimits};
 use crate::replies::{Backlog, Deferred};
 use crate::slab::{Key, Slab};
 use crate::tenants::Registry;
+use crate::transport::{Connection, Events};
 use grants::Grants;
 use nvme::spec::Sqe;
 use nvme::spec::connect::ConnectData;
 use nvme::subsystem::{QueueKey, Subsystem};
-use nvme::tcp::{TargetConnection, TargetLimits};
+use nvme::tcp::TargetLimits;
 use reactor::{Clock, Event, Reactor, Token};
 use std::collections::HashMap;
 use std::io;
@@ -99,6 +99,8 @@ struct Entry {
 }
 
 enum Stage {
+    /// Nothing has arrived.
+    Opening,
     /// Connect has not arrived.
     Handshake,
     /// Connect has arrived. The socket is being detached from the reactor.
@@ -341,16 +343,15 @@ impl Acceptor {
                 return;
             }
         };
-        let transport = TargetConnection::new(self.parts.transport);
         // The host is not known yet, so the address pays.
         let payer = self.accounts.payer(None, peer.ip());
         let account = ConnectionAccount::new(CONNECTION_MEMORY, HostAccount::new(None), payer);
-        let connection = Connection::new(now, token, peer, transport, account);
+        let connection = Connection::accepted(now, token, peer, self.parts.transport, account);
         let key = self.connections.insert(Entry {
             connection,
             backlog: Backlog::default(),
             local,
-            stage: Stage::Handshake,
+            stage: Stage::Opening,
         });
         self.by_token.insert(token, key);
         let timeout = self.parts.limits.handshake_timeout;

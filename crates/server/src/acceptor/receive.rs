@@ -10,6 +10,7 @@ use crate::log_throttle::Subject;
 use crate::payload::Payload;
 use crate::quota::Origin;
 use crate::slab::Key;
+use crate::transport::Protocol;
 use nvme::queue::TargetEvent;
 use nvme::spec::{Nqn, Sqe, Status};
 use nvme::tcp::Fatal;
@@ -32,7 +33,29 @@ impl Acceptor {
                 pending.unparsed.extend_from_slice(bytes)
             }
             Stage::HandingOver(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
+            Stage::Opening => self.open(now, key, bytes),
             _ => self.parse(now, key, bytes),
+        }
+    }
+
+    /// The first bytes of a connection, which say what protocol the host speaks.
+    fn open(&mut self, now: Instant, key: Key, bytes: &[u8]) {
+        let Some(protocol) = Protocol::of(bytes) else { return };
+        let Some(entry) = self.connections.get_mut(key) else { return };
+        match protocol {
+            Protocol::NvmeTcp => {
+                entry.stage = Stage::Handshake;
+                self.parse(now, key, bytes);
+            }
+            Protocol::Tls => {
+                entry.stage = Stage::Refused;
+                entry.connection.refuse_tls(now, &mut self.parts.reactor);
+                let peer = entry.connection.peer;
+                if self.log_throttle.allows(now, peer.ip(), Subject::Violation) {
+                    warn!(%peer, "connection refused: the host begins with TLS, which this target does not have; connect without it");
+                }
+                self.flush(now, key);
+            }
         }
     }
 
@@ -124,8 +147,7 @@ impl Acceptor {
                     entry.connection.reply(cqe);
                     entry.connection.end();
                     entry.stage = Stage::Refused;
-                } else if matches!(entry.stage, Stage::HandingOver(_))
-                    && entry.connection.transport.outstanding() > 1
+                } else if matches!(entry.stage, Stage::HandingOver(_)) && entry.connection.has_more_than_one()
                 {
                     // The command that follows holds memory of this thread, which cannot be handed over.
                     self.close(now, key, Subject::Violation, TOO_EARLY);
@@ -133,7 +155,7 @@ impl Acceptor {
             }
             Stage::Discovery => self.on_discovery_command(now, key, sqe, data),
             Stage::HandingOver(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
-            Stage::Refused => {}
+            Stage::Opening | Stage::Refused => {}
         }
     }
 
@@ -177,7 +199,7 @@ impl Acceptor {
                 self.on_connection_gone(now, &pending.place.host, &pending.place.charged);
             }
             Stage::Discovery => self.parts.discovery.on_disconnect(now, queue_of(key)),
-            Stage::Handshake | Stage::Refused => {}
+            Stage::Opening | Stage::Handshake | Stage::Refused => {}
         }
     }
 }

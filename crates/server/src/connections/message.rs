@@ -11,19 +11,18 @@
 use super::{Owner, SocketEnd};
 use crate::account::Permit;
 use crate::config::Limits;
-use crate::connection::Events;
 use crate::mailbox::Mailbox;
 use crate::outbox::Batched;
 use crate::payload::Payload;
 use crate::pipeline::message::ToPipeline;
 use crate::slab::Key;
 use crate::stats::ThreadStats;
+use crate::transport::{Events, Moving};
 use nvme::queue::Cancel;
 use nvme::spec::{Cqe, Status};
-use nvme::tcp::{Fatal, TargetConnection};
+use nvme::tcp::Fatal;
 use reactor::IoBuffer;
 use std::collections::HashSet;
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use units::Bytes;
@@ -131,17 +130,11 @@ pub(crate) enum Change {
 
 /// A connection on its way to the thread that carries it, with the answer to its Connect.
 pub(crate) struct Carry {
-    /// The socket.
-    pub(crate) socket: TcpStream,
-    /// The other end.
-    pub(crate) peer: SocketAddr,
-    /// The transport, set up for its queue.
-    pub(crate) transport: TargetConnection<Payload>,
+    /// The connection, set up for its queue.
+    pub(crate) moving: Moving,
     /// The answer to Connect.
     pub(crate) connected: Cqe,
-    /// Bytes that came after Connect.
-    pub(crate) unparsed: Vec<u8>,
-    /// Whose it is.
+    /// Its owner.
     pub(crate) owner: Owner,
     /// The host's NQN.
     pub(crate) host: Arc<str>,

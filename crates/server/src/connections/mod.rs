@@ -22,9 +22,9 @@ pub(crate) mod thread;
 
 use crate::account::{Account, Permit};
 use crate::config::Limits;
-use crate::connection::{Connection, Events};
 use crate::payload::{Intakes, Payload};
 use crate::slab::{Key, Slab};
+use crate::transport::{Connection, Events};
 use nvme::queue::Cancel;
 use nvme::spec::{Cqe, Status};
 use nvme::tcp::Fatal;
@@ -262,7 +262,7 @@ impl Connections {
         if matches!(fatal, Some(Fatal::Violation(_))) {
             entry.connection.end();
         }
-        if fatal.is_some() || entry.connection.transport.transmit_pending() > 0 {
+        if fatal.is_some() || entry.connection.has_to_send() {
             self.mark_dirty(key);
         }
         Parsed { owner, key, events, fatal }

@@ -17,7 +17,6 @@ use super::message::{Carry, Change, News, Returned, ToConnections};
 use super::{Connections, Owner, Parsed, Sent, SocketEnd};
 use crate::account::{Accounts, ConnectionAccount, HostAccount};
 use crate::config::Limits;
-use crate::connection::{Connection, Events};
 use crate::mailbox::Inbox;
 use crate::memory::Memory;
 use crate::missed::MissedTime;
@@ -26,6 +25,7 @@ use crate::payload::Payload;
 use crate::pipeline::message::{Report, ToPipeline};
 use crate::slab::Key;
 use crate::stats::ThreadStats;
+use crate::transport::Events;
 use nvme::queue::TargetEvent;
 use nvme::tcp::Fatal;
 use reactor::{Clock, Event, Reactor};
@@ -254,7 +254,7 @@ impl ConnectionThread {
             }
             ToConnections::Credits { connection, is_enabled } => {
                 if let Some(connection) = self.connections.get(connection) {
-                    connection.transport.set_success_without_response(!is_enabled);
+                    connection.set_credits(is_enabled);
                 }
             }
             ToConnections::Hurry { pipeline, is_wanted } => {
@@ -316,22 +316,20 @@ impl ConnectionThread {
 
     /// A connection comes, its Connect granted.
     fn carry(&mut self, now: Instant, carry: Carry) {
-        let Carry { socket, peer, transport, connected, unparsed, owner, host } = carry;
+        let Carry { moving, connected, owner, host } = carry;
         let session = owner.session;
-        let token = match self.reactor.add_socket(socket) {
-            Ok(token) if self.phase == Phase::Running => token,
-            Ok(token) => {
-                self.reactor.close(token);
-                return self.tell(owner.pipeline, News::Ended { session, end: SocketEnd::AsTold });
-            }
+        if self.phase != Phase::Running {
+            return self.tell(owner.pipeline, News::Ended { session, end: SocketEnd::AsTold });
+        }
+        let payer = self.accounts.payer(Some(&host), moving.peer().ip());
+        let limit = self.limits.memory_per_connection.get() / 2;
+        let account = ConnectionAccount::new(units::Bytes(limit), self.host(&host), payer);
+        let (carried, unparsed) = match moving.arrive(now, account, &mut self.reactor) {
+            Ok(arrived) => arrived,
             Err(error) => {
                 return self.tell(owner.pipeline, News::Ended { session, end: SocketEnd::Broken(error) });
             }
         };
-        let payer = self.accounts.payer(Some(&host), peer.ip());
-        let limit = self.limits.memory_per_connection.get() / 2;
-        let account = ConnectionAccount::new(units::Bytes(limit), self.host(&host), payer);
-        let carried = Connection::with_delivered(now, token, peer, transport, account);
         let connection = self.connections.add(carried, owner);
         self.tell(owner.pipeline, News::Opened { session, connection });
         self.connections.reply(connection, connected);

@@ -25,13 +25,13 @@ use super::sessions::{Session, Sessions};
 use super::wires::{Wire, Wires};
 use super::{Origin, key_of, queue_of};
 use crate::account::Permit;
-use crate::connection::Connection;
 use crate::device::Held;
 use crate::log_throttle::LogThrottle;
 use crate::payload::{Payload, footprint};
 use crate::replies::{self, Deferred, ReplyRate, Wait};
 use crate::slab::Key;
 use crate::switch::{IoSlot, Spent, State, Switch, Work};
+use crate::transport::Connection;
 use nvme::buffer::Buffer;
 use nvme::spec::opcode::admin;
 use nvme::spec::{Cqe, Sqe, Status};
@@ -160,7 +160,7 @@ impl Commands {
             Action::Abort { queue, cid, cqe } => self.abort(now, key, key_of(queue), cid, cqe),
             Action::Pending => {
                 if let Some(connection) = self.wires.get(route.wire) {
-                    connection.transport.hold(sqe.cid());
+                    connection.hold(sqe.cid());
                 }
             }
             // It is answered when what it changes is stored.

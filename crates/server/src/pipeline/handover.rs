@@ -5,17 +5,13 @@ use super::message::Handover;
 use super::sessions::Session;
 use super::wires::Wire;
 use super::{Phase, Pipeline, queue_of};
-use crate::connection::Connection;
 use crate::connections::message::{Carry, ToConnections};
 use crate::log_throttle::Subject;
-use crate::payload::Payload;
 use crate::slab::Key;
-use nvme::queue::FlowControl;
+use crate::transport::Moving;
 use nvme::spec::connect::{ConnectData, Culprit};
 use nvme::spec::{Cqe, Sqe};
 use nvme::subsystem::{Connected, unknown_subsystem};
-use nvme::tcp::TargetConnection;
-use std::net::TcpStream;
 use std::sync::Arc;
 use tracing::{info, warn};
 use units::{Bytes, Instant};
@@ -23,18 +19,9 @@ use units::{Bytes, Instant};
 impl Pipeline {
     /// A connection comes from the acceptor, with a Connect command to be answered.
     pub(super) fn on_handover(&mut self, now: Instant, handover: Handover) {
-        let Handover {
-            socket,
-            peer,
-            mut transport,
-            connect,
-            connect_data,
-            unparsed,
-            subsystem,
-            tenant,
-            is_at_home,
-            admission,
-        } = handover;
+        let Handover { mut moving, connect, connect_data, subsystem, tenant, is_at_home, admission } =
+            handover;
+        let peer = moving.peer();
         if self.phase != Phase::Running {
             return info!(%peer, host = admission.host(), "a new connection is dropped: the target ends");
         }
@@ -44,7 +31,7 @@ impl Pipeline {
         let key = self.commands.sessions.insert(session);
         match self.connect(now, key, (&connect, &connect_data), is_at_home) {
             Ok(connected) => {
-                set_up(&mut transport, &connected);
+                moving.set_up(&connected);
                 self.commands.sessions.on_connected(key, &connected);
                 let thread = self.place(key);
                 if self.commands.log_throttle.allows(now, peer.ip(), Subject::Connected) {
@@ -53,11 +40,11 @@ impl Pipeline {
                     info!(%peer, %host, device = %self.name, controller, queue, thread, "connected");
                 }
                 let Some(thread) = thread else {
-                    return self.carry(now, key, (socket, transport), unparsed, connected.cqe, false);
+                    return self.carry(now, key, moving, connected.cqe, false);
                 };
                 let owner = self.commands.wires.owner(key);
                 let (connected, host) = (connected.cqe, self.host_of(key));
-                let carry = Carry { socket, peer, transport, connected, unparsed, owner, host };
+                let carry = Carry { moving, connected, owner, host };
                 self.send_to(now, key, thread, carry);
             }
             Err(refusal) => {
@@ -70,7 +57,7 @@ impl Pipeline {
                         warn!(%peer, %host, %status, "Connect refused");
                     }
                 }
-                self.carry(now, key, (socket, transport), unparsed, refusal, true);
+                self.carry(now, key, moving, refusal, true);
             }
         }
     }
@@ -108,26 +95,17 @@ impl Pipeline {
     }
 
     /// Carries a connection here, whose first command is answered by `cqe`: the last answer if it is a refusal.
-    fn carry(
-        &mut self,
-        now: Instant,
-        key: Key,
-        (socket, transport): (TcpStream, TargetConnection<Payload>),
-        unparsed: Vec<u8>,
-        cqe: Cqe,
-        is_refusal: bool,
-    ) {
+    fn carry(&mut self, now: Instant, key: Key, moving: Moving, cqe: Cqe, is_refusal: bool) {
         let session = self.commands.sessions.get_mut(key).expect("just inserted");
-        let token = match self.reactor.add_socket(socket) {
-            Ok(token) => token,
+        let account = Arc::clone(&session.account);
+        let (carried, unparsed) = match moving.arrive(now, account, &mut self.reactor) {
+            Ok(arrived) => arrived,
             Err(error) => {
                 let (peer, host) = (session.peer, session.admission.host());
                 info!(%peer, %host, %error, "a new connection is dropped: the target has no room");
                 return self.commands.retire_if_done(now, key);
             }
         };
-        let account = Arc::clone(&session.account);
-        let carried = Connection::with_delivered(now, token, session.peer, transport, account);
         let wires = &mut self.commands.wires;
         let connection = wires.here.add(carried, wires.owner(key));
         session.wire = Wire::Here(connection);
@@ -161,14 +139,4 @@ impl Pipeline {
             None => Err(unknown_subsystem(sqe)),
         }
     }
-}
-
-/// What a queue is granted, to the transport.
-fn set_up(transport: &mut TargetConnection<Payload>, connected: &Connected) {
-    let flow = if connected.flow_control_disabled { FlowControl::Disabled } else { FlowControl::Enabled };
-    transport.set_queue(connected.entries, flow);
-    if connected.queue_id != 0 {
-        transport.allow_fused();
-    }
-    transport.set_success_without_response(!connected.credits);
 }

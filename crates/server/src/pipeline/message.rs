@@ -4,17 +4,16 @@ use super::admission::Admission;
 use super::change::Change;
 use crate::connections::message::News;
 use crate::outbox::Batched;
-use crate::payload::Payload;
 use crate::quota::Charged;
 use crate::slab::Key;
 use crate::stats::SsdStats;
 use crate::switch::{Failure, Work};
+use crate::transport::Moving;
 use nvme::spec::connect::ConnectData;
 use nvme::spec::{Cqe, Sqe};
-use nvme::tcp::TargetConnection;
 use reactor::IoBuffer;
 use sched::{Credit, Priority, Share};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use units::TenantId;
@@ -104,18 +103,12 @@ pub(crate) struct Announcement {
 
 /// A connection on its way from the acceptor to its home.
 pub(crate) struct Handover {
-    /// The socket.
-    pub(crate) socket: TcpStream,
-    /// The other end.
-    pub(crate) peer: SocketAddr,
-    /// The transport, its handshake done.
-    pub(crate) transport: TargetConnection<Payload>,
+    /// The connection, its handshake done.
+    pub(crate) moving: Moving,
     /// The Connect command, not answered yet.
     pub(crate) connect: Sqe,
     /// Its data.
     pub(crate) connect_data: Box<ConnectData>,
-    /// Bytes that came after it.
-    pub(crate) unparsed: Vec<u8>,
     /// The subsystem's slot.
     pub(crate) subsystem: usize,
     /// Whose it is.

@@ -8,7 +8,6 @@
 
 use super::reads::ReadMemory;
 use crate::account::Permit;
-use crate::connection::Connection;
 use crate::connections::load::{self, Burden, Load};
 use crate::connections::message::ToConnections;
 use crate::connections::{Connections, Owner, SocketEnd};
@@ -16,6 +15,7 @@ use crate::mailbox::Mailbox;
 use crate::outbox::Outboxes;
 use crate::payload::Payload;
 use crate::slab::Key;
+use crate::transport::Connection;
 use nvme::spec::Cqe;
 use reactor::{IoBuffer, Reactor};
 use units::{Bytes, Instant, Nanos};
@@ -201,7 +201,7 @@ impl Wires {
         match (route.wire, route.thread) {
             (Wire::Here(connection), _) => {
                 if let Some(connection) = self.here.get(connection) {
-                    connection.transport.set_success_without_response(!is_enabled);
+                    connection.set_credits(is_enabled);
                 }
             }
             (Wire::There(connection), Some(thread)) => {

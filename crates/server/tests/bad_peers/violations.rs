@@ -12,6 +12,7 @@ use nvme::tcp::pdu::common::{FLAG_LAST, OFFSET_PLEN, OFFSET_TYPE};
 use nvme::tcp::pdu::transfer::OFFSET_TTAG;
 use nvme::tcp::pdu::{CapsuleCmd, CommonHeader, Digests, FatalStatus, H2cData, IcReq, ic};
 use server::config::Limits;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use zerocopy::IntoBytes;
 
@@ -38,6 +39,23 @@ fn nonsense_instead_of_an_icreq_gets_the_offset_of_the_error() {
     browser.send(b"GET / HTTP/1.1\r\n\r\n");
     assert_eq!(browser.terminated(), (INVALID_FIELD, OFFSET_TYPE));
     assert_logged_once(browser.local(), "invalid PDU header field at byte 0");
+}
+
+/// The beginning of a ClientHello, whole and in pieces of one byte: the first byte decides.
+#[test]
+fn a_host_that_begins_with_tls_gets_an_alert_of_tls() {
+    let (_server, address) = address();
+    let hello = [0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc, 0x03, 0x03];
+    for piece in [hello.len(), 1] {
+        let mut raw = Raw::open(address);
+        // The target may close between two pieces.
+        hello.chunks(piece).for_each(|piece| drop(raw.stream.write(piece)));
+        let mut answer = [0; 7];
+        raw.stream.read_exact(&mut answer).expect("an alert");
+        assert_eq!(answer, [0x15, 0x03, 0x03, 0, 2, 2, 40], "fatal, handshake failure");
+        assert!(matches!(raw.stream.read(&mut [0]), Ok(0) | Err(_)), "closed");
+        assert_logged_once(raw.local(), "the host begins with TLS");
+    }
 }
 
 #[test]

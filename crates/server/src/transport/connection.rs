@@ -1,4 +1,4 @@
-//! One connection: a socket of the reactor, and the NVMe/TCP transport on it.
+//! One connection on the reactor of its thread: a socket, and NVMe/TCP on it.
 //!
 //! ```text
 //!   Received ──► parse ──► events (commands)          bytes that cannot be parsed yet are held, and the socket is paused
@@ -6,17 +6,21 @@
 //! ```
 //!
 //! The acceptor uses it before Connect, the pipelines and connection threads afterwards. A connection moves between threads as a
-//! socket and a transport.
+//! [`Moving`].
 //!
 //! Holds: at most one batch is in flight; a socket is not read while its bytes cannot be parsed.
 
+use super::Moving;
+use super::opening::TLS_HANDSHAKE_FAILURE;
 use crate::account::{ConnectionAccount, Permit};
 use crate::payload::{Intake, Intakes, Outlet, Payload};
-use nvme::queue::{Cancel, TargetEvent};
+use nvme::buffer::Outgoing;
+use nvme::queue::{Cancel, FlowControl, TargetEvent};
 use nvme::spec::{Cqe, Status};
-use nvme::tcp::{Fatal, Pause, TargetConnection};
+use nvme::subsystem::Connected;
+use nvme::tcp::{Fatal, Pause, TargetConnection, TargetLimits};
 use reactor::{IoBuffer, Reactor, SendBatch, Token};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use units::{Instant, Nanos};
 
@@ -30,7 +34,7 @@ pub(crate) struct Connection {
     /// The other end.
     pub(crate) peer: SocketAddr,
     /// The NVMe/TCP state of the connection.
-    pub(crate) transport: TargetConnection<Payload>,
+    transport: TargetConnection<Payload>,
     /// The account for the memory that the connection holds.
     pub(crate) account: Arc<ConnectionAccount>,
     /// Whether memory was refused. Call `parse_held` when some was returned.
@@ -66,8 +70,18 @@ const READ_AT_ONCE: usize = 64 << 10;
 const PERMITS_KEPT: usize = 64;
 
 impl Connection {
-    /// A connection on a socket of the reactor.
-    pub(crate) fn new(
+    /// A connection that was just accepted, on a socket of the reactor.
+    pub(crate) fn accepted(
+        now: Instant,
+        token: Token,
+        peer: SocketAddr,
+        limits: TargetLimits,
+        account: Arc<ConnectionAccount>,
+    ) -> Connection {
+        Connection::new(now, token, peer, TargetConnection::new(limits), account)
+    }
+
+    fn new(
         now: Instant,
         token: Token,
         peer: SocketAddr,
@@ -96,7 +110,7 @@ impl Connection {
     }
 
     /// A connection that moved here with its Connect command, which was delivered elsewhere and will be answered here.
-    pub(crate) fn with_delivered(
+    pub(super) fn with_delivered(
         now: Instant,
         token: Token,
         peer: SocketAddr,
@@ -269,6 +283,44 @@ impl Connection {
         std::mem::take(&mut self.held)
     }
 
+    /// The connection without its reactor, which has returned the `socket`. `unparsed`: bytes received and not parsed.
+    pub(crate) fn into_moving(self, socket: TcpStream, unparsed: Vec<u8>) -> Moving {
+        Moving::new(socket, self.peer, self.transport, unparsed)
+    }
+
+    /// Sets up the queue as its Connect was granted.
+    pub(crate) fn set_up(&mut self, connected: &Connected) {
+        set_up(&mut self.transport, connected);
+    }
+
+    /// Completions of reads carry credits, so that each needs a response of its own, or not.
+    pub(crate) fn set_credits(&mut self, is_enabled: bool) {
+        self.transport.set_success_without_response(!is_enabled);
+    }
+
+    /// Marks a command that is answered only if an event happens.
+    pub(crate) fn hold(&mut self, cid: u16) {
+        self.transport.hold(cid);
+    }
+
+    /// Whether a command follows the one that is not answered yet.
+    pub(crate) fn has_more_than_one(&self) -> bool {
+        self.transport.outstanding() > 1
+    }
+
+    /// Whether answers wait to be sent.
+    pub(crate) fn has_to_send(&self) -> bool {
+        self.transport.transmit_pending() > 0
+    }
+
+    /// Answers a host that begins with TLS: this target has none. Nothing else was received or sent.
+    pub(crate) fn refuse_tls(&mut self, now: Instant, reactor: &mut Reactor) {
+        self.end();
+        let Some(mut batch) = self.batch.take() else { return };
+        Outlet { batch: &mut batch, permits: &mut self.in_flight }.header(&TLS_HANDSHAKE_FAILURE);
+        self.send(now, batch, reactor);
+    }
+
     fn parse(&mut self, bytes: &[u8], intakes: &mut Intakes, events: &mut Events) -> Result<usize, Fatal> {
         let before = events.len();
         let mut intake =
@@ -334,12 +386,16 @@ impl Connection {
 
     /// Gives what waits to be sent to the reactor, unless a batch is in flight already.
     pub(crate) fn flush(&mut self, now: Instant, reactor: &mut Reactor) {
-        if self.transport.transmit_pending() == 0 {
+        if !self.has_to_send() {
             return;
         }
         let Some(mut batch) = self.batch.take() else { return };
         self.transport.set_time(self.readable_time(now));
         self.transport.poll_transmit(&mut Outlet { batch: &mut batch, permits: &mut self.in_flight });
+        self.send(now, batch, reactor);
+    }
+
+    fn send(&mut self, now: Instant, batch: SendBatch, reactor: &mut Reactor) {
         match reactor.send(self.token, batch) {
             Ok(()) => self.sending_since = Some(now),
             // The connection is gone. The receiving side reports that.
@@ -373,7 +429,7 @@ impl Connection {
 
     /// Whether parsing has stopped and everything was sent.
     pub(crate) fn is_spent(&self) -> bool {
-        self.ending && self.transport.transmit_pending() == 0 && self.batch.is_some()
+        self.ending && self.all_sent()
     }
 
     /// Takes the connection apart. Every payload that it holds goes to `payload`; the permits of the batch in flight go to `permit`. The
@@ -385,7 +441,7 @@ impl Connection {
 
     /// Whether everything was sent.
     pub(crate) fn all_sent(&self) -> bool {
-        self.transport.transmit_pending() == 0 && self.batch.is_some()
+        !self.has_to_send() && self.batch.is_some()
     }
 
     /// How long the host has been late: to read replies, or to send data that it announced.
@@ -422,6 +478,16 @@ impl Connection {
     }
 }
 
+/// Sets up the queue of a transport as its Connect was granted.
+pub(super) fn set_up(transport: &mut TargetConnection<Payload>, connected: &Connected) {
+    let flow = if connected.flow_control_disabled { FlowControl::Disabled } else { FlowControl::Enabled };
+    transport.set_queue(connected.entries, flow);
+    if connected.queue_id != 0 {
+        transport.allow_fused();
+    }
+    transport.set_success_without_response(!connected.credits);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -431,7 +497,7 @@ mod tests {
     use nvme::tcp::TargetLimits;
     use nvme::tcp::pdu::{CapsuleCmd, Framing, IcReq};
     use reactor::Backend;
-    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, TcpListener};
     use units::Bytes;
 
     const STARTED: Instant = Instant(1_000_000_000_000);
@@ -447,8 +513,7 @@ mod tests {
         let supply = Supply { limit: memory, floor_max: Bytes::ZERO, first: memory };
         let payer = Accounts::new([supply; 4]).payer(None, peer.ip());
         let account = ConnectionAccount::new(memory, HostAccount::new(None), payer);
-        let transport = TargetConnection::new(TargetLimits::default());
-        let mut connection = Connection::new(STARTED, token, peer, transport, account);
+        let mut connection = Connection::accepted(STARTED, token, peer, TargetLimits::default(), account);
         let mut bytes = Vec::new();
         let write = Sqe::new(nvm::WRITE).with_nsid(1).with_sgl(Sgl::Transport { length: LENGTH });
         Framing::HANDSHAKE.header(&mut bytes, IcReq::new(0, 0, 0), 0, 0);

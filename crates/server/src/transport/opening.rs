@@ -1,0 +1,31 @@
+//! The first byte of a connection: before it, nobody knows which protocol the host speaks.
+//!
+//! | first byte | protocol                                                       |
+//! |------------|----------------------------------------------------------------|
+//! | 16h        | TLS: a handshake record (RFC 8446, section 5.1)                |
+//! | other      | NVMe/TCP: 00h is ICReq, and its parser refuses everything else |
+
+/// ContentType of a TLS record: handshake.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// The TLS record that says: fatal alert, handshake failure (RFC 8446, section 6).
+pub(super) const TLS_HANDSHAKE_FAILURE: [u8; 7] = [0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x28];
+
+/// A protocol that a host begins to speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// NVMe/TCP.
+    NvmeTcp,
+    /// TLS.
+    Tls,
+}
+
+impl Protocol {
+    /// The protocol whose first bytes these are; `None` if there are none yet.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Protocol> {
+        match bytes.first()? {
+            &TLS_HANDSHAKE => Some(Protocol::Tls),
+            _ => Some(Protocol::NvmeTcp),
+        }
+    }
+}
