@@ -5,7 +5,7 @@
 //! itself.
 //!
 //! Holds: a file is accepted as a whole or refused as a whole; an accepted file also passes the check of
-//!        configurations made in a program, and its target starts or is refused with a reason; every problem has a
+//!        configurations made in a program, reads back after it was written out, and its target starts or is refused with a reason; every problem has a
 //!        message of one line and names a line of the file, unless it is about something that the file does not
 //!        contain; text that is not TOML is refused for that reason alone.
 //! Elsewhere: `crates/gimbal/tests/config_check.rs` tests that `gimbal config check` says the same.
@@ -13,7 +13,7 @@
 use crate::input::Input;
 use server::Server;
 use server::config::{Config, ConfigError, DeviceKind, Problem};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use toml::de::DeTable;
 use units::Bytes;
@@ -78,6 +78,12 @@ pub(crate) fn run(bytes: &[u8]) {
     let is_toml = top.is_some();
     match Config::parse(&text) {
         Ok(config) => {
+            let written = config.to_toml().expect("a text has paths of UTF-8");
+            assert_eq!(
+                Config::parse(&written).as_ref(),
+                Ok(&config),
+                "what was written reads back:\n{written}"
+            );
             assert!(is_toml, "accepted, although it is not TOML");
             if let Err(problems) = config.check() {
                 panic!("accepted as a file, but the check of the same configuration fails: {problems}");
@@ -161,7 +167,7 @@ fn start(mut config: Config) {
     if !(is_null && names_no_file && is_small) {
         return;
     }
-    config.listen = vec![(Ipv4Addr::LOCALHOST, 0).into()];
+    config.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()];
     match Server::start(config) {
         Ok(server) => assert_eq!(server.addresses().len(), 1),
         Err(error) => assert!(!error.to_string().is_empty()),

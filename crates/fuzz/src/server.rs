@@ -89,7 +89,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut config = Config::parse(CONFIG).expect("a valid configuration");
-    config.listen = vec![(Ipv4Addr::LOCALHOST, 0).into()];
+    config.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()];
     // So that a finding can be replayed on another machine.
     config.threads = Some(1);
     let server = Server::start(config).unwrap_or_else(|error| panic!("{error}"));

@@ -9,7 +9,7 @@
 mod address;
 mod bench;
 mod completions;
-mod config_check;
+mod config;
 mod control;
 mod demo;
 mod interrupt;
@@ -65,7 +65,7 @@ enum Command {
     /// List the SSDs that the targets of a rack have registered
     Targets(targets::Args),
     /// Check a configuration file of the target
-    Config(config_check::Args),
+    Config(config::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
 }
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
         Command::Ssdtest(args) => ssdtest::run(*args),
         Command::Volume(args) => volume::run(args),
         Command::Targets(args) => targets::run(args),
-        Command::Config(args) => config_check::run(args),
+        Command::Config(args) => config::run(args),
         Command::Completions(args) => completions::run(args),
     };
     match outcome {

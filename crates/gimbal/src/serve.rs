@@ -322,7 +322,7 @@ fn config_of(args: &Args) -> anyhow::Result<(Config, Option<Lines>)> {
         (None, None) => bail!("neither --device nor --config is given"),
     };
     if !args.listen.is_empty() {
-        config.listen.clone_from(&args.listen);
+        config.listen = args.listen.iter().copied().map(Into::into).collect();
     }
     if let Some(backend) = args.backend {
         config.backend = match backend {

@@ -75,6 +75,11 @@ pub(crate) fn serial(nqn: &str) -> String {
     format!("{:016x}", fnv1a(&[nqn.as_bytes()]) & SERIAL_MASK)
 }
 
+/// The hexadecimal digits of an identifier.
+pub(crate) fn digits(identifier: &[u8]) -> String {
+    identifier.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// `f81d4fae-7dec-4d00-a765-00a0c91e6bf6`, with or without dashes; never the nil UUID.
 pub(crate) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.chars().filter(|&char| char != '-').collect();

@@ -14,6 +14,7 @@ use server::config::{
     FaultRelease, NamespaceConfig, Speed, TenantConfig,
 };
 use server::{Change, ReloadError, ServerHandle, Shutdown, Subject};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use units::{Bytes, Nanos};
@@ -337,7 +338,7 @@ fn discovery_follows_what_is_added_and_removed() {
     reload(&mut server, &now);
     let knows = |log: Vec<u8>, nqn: &str| String::from_utf8_lossy(&log).contains(nqn);
     assert!(knows(told(&mut queue, EventKind::DiscoveryChanged), TWO));
-    now.listen.push("127.0.0.2:0".parse().expect("an address"));
+    now.listen.push("127.0.0.2:0".parse::<SocketAddr>().expect("an address").into());
     reload(&mut server, &now);
     let second = server.addresses()[1];
     let port = second.port().to_string();

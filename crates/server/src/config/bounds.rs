@@ -40,10 +40,6 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
             beyond.check(field("size"), namespace.size, SIZE_MAX);
         }
     }
-    for (index, tenant) in config.tenants.iter().enumerate() {
-        let field = format!("tenant[{index}].reservation");
-        beyond.check(field, tenant.reservation, DeviceConstants::RATE_MAX);
-    }
     beyond.0
 }
 

@@ -3,7 +3,8 @@
 use super::problem::Problem;
 use super::*;
 use crate::identity;
-use sched::{Cost, Percentile, Scheduler};
+use limits::REPLIES_LEAST;
+use sched::{Cost, Scheduler};
 use std::collections::{HashMap, HashSet};
 
 /// Length of a qualified name (Base specification, NVMe Qualified Names).
@@ -16,8 +17,6 @@ const MODEL_LENGTH_MAX: usize = 40;
 const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 /// Devices and namespaces are laid out in these units, which every block size divides and direct IO accepts.
 const LAYOUT_UNIT: Bytes = Bytes::kib(4);
-/// The shortest time-out: some are looked after several times while they run, which would take all of a processor.
-const SPAN_MIN: Nanos = Nanos::millis(1);
 /// The largest MDTS offered.
 const TRANSFER_MAX: Bytes = Bytes::mib(16);
 /// Beyond this, busy polling only wastes processor time: a sleep costs microseconds.
@@ -379,36 +378,13 @@ impl Check<'_> {
             if !hosts.insert(&tenant.host) {
                 self.report(field("host"), "two tenants are this host", "keep one of them");
             }
-            if tenant.weight == 0 {
-                self.report(field("weight"), "zero would get nothing", "write 1 or more");
-            }
-            if tenant.limit_iops == Some(0) {
-                self.report(field("limit_iops"), "zero would get nothing", "write 1 or more");
-            }
-            if tenant.limit_rate == Some(ByteRate(0)) {
-                self.report(field("limit_rate"), "zero would get nothing", "write a rate above zero");
-            }
             if let (Some(reservation), Some(limit)) = (tenant.reservation, tenant.limit_rate)
                 && reservation > limit
             {
                 let what = format!("{reservation} are promised to a host that is limited to {limit}");
                 self.report(field("reservation"), what, "lower it, or raise limit_rate");
             }
-            if let Some(slo) = tenant.slo {
-                if slo.iops == 0 {
-                    self.report(field("slo.iops"), "zero promises nothing", "write 1 or more");
-                }
-                if slo.read_percent > 100 {
-                    self.report(field("slo.read_percent"), "more reads than IOs", "write 100 or less");
-                }
-                if slo.latency == Nanos::ZERO {
-                    let name = match slo.percentile {
-                        Percentile::P95 => "slo.latency_p95",
-                        Percentile::P99 => "slo.latency_p99",
-                    };
-                    self.report(field(name), "no IO takes no time", "write a time such as \"1ms\"");
-                }
-            }
+            self.problems.extend(tenant.problems(field));
         }
     }
 
@@ -442,19 +418,6 @@ impl Check<'_> {
             let what = format!("{memory} do not hold {MEMORY_IN_TRANSFERS} transfers for each {of}");
             self.report(field("memory"), what, "raise it, or lower transfer_max");
         }
-        for (name, bound) in [
-            ("connections", limits.connections),
-            ("connections_per_host", limits.connections_per_host),
-            ("connections_waiting", limits.connections_waiting),
-            ("connections_per_address", limits.connections_per_address.unwrap_or(1)),
-            ("hosts_per_address", limits.hosts_per_address),
-            ("discovery_connections", limits.discovery_connections),
-            ("discovery_per_address", limits.discovery_per_address),
-        ] {
-            if bound == 0 {
-                self.report(field(name), "zero lets no host in", "write 1 or more");
-            }
-        }
         let named = self.config.named_hosts().len();
         if named as u64 * 2 > u64::from(limits.connections) {
             let what = format!(
@@ -463,42 +426,12 @@ impl Check<'_> {
             );
             self.report(field("connections"), what, "write at least twice as many as there are named hosts");
         }
-        if limits.hosts_per_address > HOSTS_PER_ADDRESS_MAX {
-            let what = format!("{} hosts cannot share the weight of one address", limits.hosts_per_address);
-            self.report(field("hosts_per_address"), what, "write at most 1024, or name them in [[tenant]]");
-        }
         let devices = self.config.devices.len().max(1) as u64;
         if limits.reply_memory.get() / devices < REPLIES_LEAST.get() {
             let what = format!("{} do not hold {REPLIES_LEAST} for each device", limits.reply_memory);
             self.report(field("reply_memory"), what, "write \"16M\"");
         }
-        if limits.reply_rate.0 < REPLIES_LEAST.get() {
-            let what = "is too slow to connect within the time-outs of hosts";
-            self.report(field("reply_rate"), what, "write at least \"64K\"");
-        }
-        if limits.queue_depth < 2 {
-            let what = format!("a queue of {} entries cannot work", limits.queue_depth);
-            self.report(field("queue_depth"), what, "write 2 or more");
-        }
-        if limits.io_queues == 0 {
-            self.report(field("io_queues"), "zero leaves no queue for IO", "write 1 or more");
-        }
-        if limits.hang_after < SPAN_MIN {
-            let what = format!("{} is shorter than many an IO", limits.hang_after);
-            self.report(field("hang_after"), what, "write a span such as \"10s\"");
-        }
-        for (name, span) in [
-            ("handshake_timeout", limits.handshake_timeout),
-            ("connect_timeout", limits.connect_timeout),
-            ("stall_timeout", limits.stall_timeout),
-            ("transfer_timeout", limits.transfer_timeout),
-            ("keep_alive_max", limits.keep_alive_max),
-        ] {
-            if span < SPAN_MIN {
-                let what = format!("{span} disconnects everybody at once");
-                self.report(field(name), what, "write a span such as \"10s\"");
-            }
-        }
+        self.problems.extend(schema::problems(limits::FIELDS, limits, field));
     }
 
     fn log(&mut self) {
@@ -523,7 +456,8 @@ impl Check<'_> {
 }
 
 /// Whether the system refuses to listen on both. A port that it chooses is another one each time.
-fn is_same_place(one: &SocketAddr, other: &SocketAddr) -> bool {
+fn is_same_place(one: &Listen, other: &Listen) -> bool {
+    let (one, other) = (one.address, other.address);
     let is_either_all = one.ip().is_unspecified() || other.ip().is_unspecified();
     let is_same_address = one == other || (is_either_all && one.is_ipv4() == other.is_ipv4());
     one.port() != 0 && one.port() == other.port() && is_same_address
@@ -531,10 +465,6 @@ fn is_same_place(one: &SocketAddr, other: &SocketAddr) -> bool {
 
 /// The largest namespace number, as the `nvme` crate has it by default: hosts read the list of active namespaces (CNS 02h) in pages of 1024.
 const NSID_MAX: u32 = 4096;
-/// Unnamed hosts of one address: each has a whole part of its weight.
-const HOSTS_PER_ADDRESS_MAX: u32 = 1024;
-/// A device's replies: what one connection may hold of them; also the least of a second.
-const REPLIES_LEAST: Bytes = Bytes::kib(64);
 /// Reads and writes each need room for one transfer, and one more of each keeps the SSD busy meanwhile.
 const MEMORY_IN_TRANSFERS: u64 = 4;
 

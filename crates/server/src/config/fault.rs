@@ -109,6 +109,22 @@ pub enum FaultPattern {
     Thousandths(u32),
 }
 
+impl FaultKind {
+    /// Its word in a file.
+    pub(super) fn word(self) -> Kind {
+        match self {
+            FaultKind::Delay(_) => Kind::Delay,
+            FaultKind::Error(FaultError::Medium) => Kind::Error,
+            FaultKind::Error(FaultError::NoSpace) => Kind::NoSpace,
+            FaultKind::Hang(_) => Kind::Hang,
+            FaultKind::Gone => Kind::Gone,
+            FaultKind::Torn { .. } => Kind::Torn,
+            FaultKind::Volatile => Kind::Volatile,
+            FaultKind::Reactor => Kind::Reactor,
+        }
+    }
+}
+
 impl FaultConfig {
     /// A fault that strikes every IO.
     pub fn new(kind: FaultKind) -> FaultConfig {
@@ -150,8 +166,8 @@ impl FaultConfig {
 }
 
 /// The words of `kind`.
-#[derive(Clone, Copy)]
-enum Kind {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
     Delay,
     Error,
     NoSpace,
@@ -162,7 +178,7 @@ enum Kind {
     Reactor,
 }
 
-const KINDS: [(&str, Kind); 8] = [
+pub(super) const KINDS: [(&str, Kind); 8] = [
     ("delay", Kind::Delay),
     ("error", Kind::Error),
     ("no-space", Kind::NoSpace),
@@ -173,7 +189,7 @@ const KINDS: [(&str, Kind); 8] = [
     ("reactor", Kind::Reactor),
 ];
 
-const OPS: [(&str, FaultOp); 6] = [
+pub(super) const OPS: [(&str, FaultOp); 6] = [
     ("any", FaultOp::Any),
     ("read", FaultOp::Read),
     ("write", FaultOp::Write),

@@ -96,7 +96,9 @@ impl<'t, 'i> Fields<'t, 'i> {
 
     /// The value called `name`, whatever it is.
     fn value(&mut self, name: &'static str) -> Option<&'t Spanned<DeValue<'i>>> {
-        self.known.push(name);
+        if !self.known.contains(&name) {
+            self.known.push(name);
+        }
         self.table.iter().find_map(|(key, value)| (key.get_ref() == name).then_some(value))
     }
 
@@ -111,11 +113,32 @@ impl<'t, 'i> Fields<'t, 'i> {
         let value = self.value(name)?;
         let read = read(value.get_ref());
         if read.is_none() {
-            let what = format!("{} is not {expected}", shown(value.get_ref()));
-            let advice = format!("write {expected}");
-            findings.report(Some(value.span()), Problem::new(self.path_of(name), what, advice));
+            self.reject(findings, name, expected);
         }
         read
+    }
+
+    /// Reports that the value called `name` is not what was `expected`.
+    pub(super) fn reject(&mut self, findings: &mut Findings, name: &'static str, expected: &str) {
+        let Some(value) = self.value(name) else { return };
+        let what = format!("{} is not {expected}", shown(value.get_ref()));
+        let advice = format!("write {expected}");
+        findings.report(Some(value.span()), Problem::new(self.path_of(name), what, advice));
+    }
+
+    /// The items of the list called `name`, with their paths.
+    pub(super) fn items(
+        &mut self,
+        findings: &mut Findings,
+        name: &'static str,
+        expected: &str,
+    ) -> Option<Vec<(String, &'t Spanned<DeValue<'i>>)>> {
+        let Some(items) = self.value(name)?.get_ref().as_array() else {
+            self.reject(findings, name, expected);
+            return None;
+        };
+        let path = self.path_of(name);
+        Some(items.iter().enumerate().map(|(index, item)| (format!("{path}[{index}]"), item)).collect())
     }
 
     pub(super) fn text(&mut self, findings: &mut Findings, name: &'static str) -> Option<String> {
@@ -131,7 +154,17 @@ impl<'t, 'i> Fields<'t, 'i> {
         findings: &mut Findings,
         name: &'static str,
     ) -> Option<T> {
-        self.take(findings, name, "a whole number in range", |value| T::try_from(whole(value)?).ok())
+        self.fitting_number(findings, name, |number| T::try_from(number).ok())
+    }
+
+    /// A whole number that `fit` accepts.
+    pub(super) fn fitting_number<T>(
+        &mut self,
+        findings: &mut Findings,
+        name: &'static str,
+        fit: impl FnOnce(u64) -> Option<T>,
+    ) -> Option<T> {
+        self.take(findings, name, "a whole number in range", |value| fit(whole(value)?))
     }
 
     pub(super) fn cost(&mut self, findings: &mut Findings, name: &'static str) -> Option<Cost> {
@@ -199,6 +232,11 @@ impl<'t, 'i> Fields<'t, 'i> {
         }
     }
 
+    /// Whether `name` is there.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.table.iter().any(|(key, _)| key.get_ref() == name)
+    }
+
     /// Whether `name` is there and is a table.
     pub(super) fn is_table(&self, name: &str) -> bool {
         self.table.iter().any(|(key, value)| key.get_ref() == name && value.get_ref().is_table())
@@ -242,10 +280,12 @@ impl<'t, 'i> Fields<'t, 'i> {
     }
 }
 
-/// A whole number, written in any base that TOML has.
+/// A whole number, written in any base that TOML has. The integers of TOML have 63 bits and a sign: what is larger could not be written
+/// out again.
 pub(super) fn whole(value: &DeValue<'_>) -> Option<u64> {
     let integer = value.as_integer()?;
-    u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+    let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
+    number.filter(|number| i64::try_from(*number).is_ok())
 }
 
 /// A whole or decimal number as it was written.

@@ -1,6 +1,16 @@
 //! Bounds on what hosts may make the target hold, and on how long they may keep it waiting.
+//!
+//! [`FIELDS`] is the table of them: reader, check, list of changes, reload, writer and the reference in the docs use its rows.
 
+use super::schema::{Field, field};
 use units::{ByteRate, Bytes, Nanos};
+
+/// The least amount of replies: what one connection may hold of them on a device; also the least of a second.
+pub(super) const REPLIES_LEAST: Bytes = Bytes::kib(64);
+/// The shortest time-out: some are looked after several times while they run, which would take all of a processor.
+const SPAN_MIN: u64 = Nanos::millis(1).get();
+/// The most unnamed hosts of one address: each has a whole part of its weight.
+const HOSTS_PER_ADDRESS_MAX: u64 = 1024;
 
 /// Bounds on what hosts may make the target hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,3 +92,94 @@ impl Default for Limits {
         }
     }
 }
+
+/// The fields of `[limits]`, in the order of the reference.
+pub const FIELDS: &[Field<Limits>] = &[
+    field!(Limits, memory, "IO buffers of all connections"),
+    field!(Limits, memory_per_connection, "IO buffers of one connection"),
+    field!(Limits, memory_per_host, "IO buffers of all connections of one host NQN")
+        .absent("by what is free"),
+    field!(Limits, reply_memory, "log pages, Identify data and reports that hosts have not read yet"),
+    field!(Limits, reply_rate, "the rate of these to one named host, or to all unnamed hosts of an address")
+        .least(
+            REPLIES_LEAST.get(),
+            "is too slow to connect within the time-outs of hosts",
+            "write at least \"64K\"",
+        ),
+    field!(
+        Limits,
+        connections,
+        "queues of all hosts; half of them are kept for named hosts, if there are any"
+    )
+    .least(1, "zero lets no host in", "write 1 or more"),
+    field!(Limits, connections_per_host, "queues of one host NQN").least(
+        1,
+        "zero lets no host in",
+        "write 1 or more",
+    ),
+    field!(Limits, connections_per_address, "queues of all unnamed hosts of one address")
+        .least(1, "zero lets no host in", "write 1 or more")
+        .absent("by what is free"),
+    field!(Limits, hosts_per_address, "unnamed host NQNs of one address; together they have one weight")
+        .least(1, "zero lets no host in", "write 1 or more")
+        .most(
+            HOSTS_PER_ADDRESS_MAX,
+            "{} hosts cannot share the weight of one address",
+            "write at most 1024, or name them in [[tenant]]",
+        ),
+    field!(
+        Limits,
+        discovery_connections,
+        "connections to the discovery service, in addition to `connections`"
+    )
+    .least(1, "zero lets no host in", "write 1 or more"),
+    field!(Limits, discovery_per_address, "discovery connections of one address").least(
+        1,
+        "zero lets no host in",
+        "write 1 or more",
+    ),
+    field!(
+        Limits,
+        connections_waiting,
+        "connections that have not sent Connect, in addition to `connections`"
+    )
+    .least(1, "zero lets no host in", "write 1 or more"),
+    field!(Limits, queue_depth, "entries of a submission queue").at_start().least(
+        2,
+        "a queue of {} entries cannot work",
+        "write 2 or more",
+    ),
+    field!(Limits, io_queues, "IO queues of one controller").at_start().least(
+        1,
+        "zero leaves no queue for IO",
+        "write 1 or more",
+    ),
+    field!(Limits, transfer_max, "the largest transfer of one command (MDTS), a power of two").at_start(),
+    field!(Limits, handshake_timeout, "time from accept to the end of ICReq").least(
+        SPAN_MIN,
+        "{} disconnects everybody at once",
+        "write a span such as \"10s\"",
+    ),
+    field!(Limits, connect_timeout, "time from ICReq to the end of Connect").least(
+        SPAN_MIN,
+        "{} disconnects everybody at once",
+        "write a span such as \"10s\"",
+    ),
+    field!(
+        Limits,
+        stall_timeout,
+        "time that a host may leave its replies unread, or its announced data unsent"
+    )
+    .least(SPAN_MIN, "{} disconnects everybody at once", "write a span such as \"10s\""),
+    field!(Limits, transfer_timeout, "time for the data of one write, even if the host sends other commands")
+        .least(SPAN_MIN, "{} disconnects everybody at once", "write a span such as \"10s\""),
+    field!(
+        Limits,
+        keep_alive_max,
+        "the longest keep-alive time-out (KATO) that a host may ask for; 0 (none) is allowed"
+    )
+    .least(SPAN_MIN, "{} disconnects everybody at once", "write a span such as \"10s\""),
+    field!(Limits, hang_after, "an IO on the device for longer than this is reported: the device hangs")
+        .least(SPAN_MIN, "{} is shorter than many an IO", "write a span such as \"10s\""),
+    field!(Limits, drain_timeout, "time for an orderly stop; IOs without an answer are then given up"),
+];

@@ -10,8 +10,8 @@
 //!
 //! Holds: every problem of a file is reported at once, with its line (`every_problem_is_found_at_once`);
 //!        the example file of the repository parses (`the_example_file_is_valid`).
-//! Elsewhere: what a device is, is `device`; its scheduler `scheduler`; what hosts may make it hold `limits`; faults for tests
-//!            `fault`; the reader of one table `fields`; how large they may be `bounds`; what
+//! Elsewhere: what a device is, is `device`; its scheduler `scheduler`; bounds on hosts `limits`; their shares `tenant`; faults for tests
+//!            `fault`; the reader of one table `fields`; numeric fields as data `schema`; how large the others may be `bounds`; what
 //!            cannot change while a target runs `transition`.
 
 mod ais;
@@ -21,14 +21,19 @@ mod device;
 mod fault;
 mod fields;
 mod identifiers;
-mod limits;
+pub mod limits;
+mod listen;
 mod log;
 mod outside;
 mod problem;
 mod rack;
 mod read;
 mod scheduler;
+pub mod schema;
+pub mod tenant;
+mod text;
 pub(crate) mod transition;
+mod write;
 
 #[cfg(test)]
 mod tests;
@@ -40,14 +45,16 @@ pub use device::{
 pub use fault::{FaultConfig, FaultError, FaultKind, FaultOp, FaultPattern, FaultRelease};
 pub use fields::Lines;
 pub use limits::Limits;
+pub use listen::{Listen, Transport};
 pub use log::{LogConfig, LogFormat};
 pub use problem::{ConfigError, Problem};
 pub use rack::RackConfig;
 pub use scheduler::{SchedulerConfig, SchedulerOverrides, offered};
+pub use tenant::TenantConfig;
+pub use write::NotWritable;
 
-use sched::{Percentile, Slo};
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use units::{ByteRate, Bytes, Nanos};
 
@@ -73,7 +80,7 @@ const DEFAULT_THREAD_MEMORY: Bytes = Bytes::mib(32);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Where hosts connect; port 0 lets the system choose.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
     /// How threads talk to the system.
     pub backend: BackendChoice,
     /// How long a device's thread busy-polls before it sleeps, while IOs come quickly. Zero: never; `None`: for a moment,
@@ -169,30 +176,11 @@ pub struct NamespaceConfig {
     pub wipe_on_remove: bool,
 }
 
-/// A host with other than an equal share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TenantConfig {
-    /// The host's NQN.
-    pub host: String,
-    /// Where the host is: a controller is always kept for this address. `None`: where its oldest connection came from.
-    pub address: Option<IpAddr>,
-    /// Relative share; 1 is the common one.
-    pub weight: u32,
-    /// At most this many IOs per second on each SSD.
-    pub limit_iops: Option<u64>,
-    /// At most this many bytes per second on each SSD.
-    pub limit_rate: Option<ByteRate>,
-    /// At least this many cost-weighted bytes per second on each SSD.
-    pub reservation: Option<ByteRate>,
-    /// What it is promised of latency on each SSD whose scheduler is Level or ReFlex.
-    pub slo: Option<Slo>,
-}
-
 impl Config {
     /// One subsystem with one namespace that is the whole of `device`, open to every host.
     pub fn simple(device: DeviceKind, listen: SocketAddr) -> Config {
         Config {
-            listen: vec![listen],
+            listen: vec![listen.into()],
             backend: BackendChoice::Auto,
             spin: None,
             threads: None,
@@ -359,21 +347,6 @@ impl NamespaceConfig {
             eui64: None,
             read_only: false,
             wipe_on_remove: false,
-        }
-    }
-}
-
-impl TenantConfig {
-    /// An equal share, without limits.
-    pub fn equal(host: &str) -> TenantConfig {
-        TenantConfig {
-            host: host.to_owned(),
-            address: None,
-            weight: 1,
-            limit_iops: None,
-            limit_rate: None,
-            reservation: None,
-            slo: None,
         }
     }
 }

@@ -14,7 +14,7 @@ use super::problem::Problem;
 use super::*;
 use crate::device::{self, Identity};
 use crate::policy::{self, PolicyError};
-use sched::{DeviceConstants, Scheduler};
+use sched::{DeviceConstants, Percentile, Scheduler};
 use std::path::PathBuf;
 
 /// Every problem with what `config` names, with fields but without lines.

@@ -75,7 +75,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
         report("name", what, "write a name that no other target of the rack has");
     }
     let is_open = |address: &SocketAddr| address.ip().is_unspecified();
-    if rack.address.is_none() && config.listen.first().is_some_and(is_open) {
+    if rack.address.is_none() && config.listen.first().is_some_and(|listen| is_open(&listen.address)) {
         let what = "is missing: clients cannot connect to the address 0.0.0.0".to_owned();
         report("address", what, "write the address of this machine that clients use");
     }

@@ -56,8 +56,7 @@ fn place_without_span(text: &str) -> Range<usize> {
 }
 
 fn config(top: &mut Fields<'_, '_>, findings: &mut Findings) -> Config {
-    let addresses = "a list of addresses such as [\"0.0.0.0:4420\"]";
-    let listen = top.list(findings, "listen", addresses, |text| text.parse().ok());
+    let listen = listen::read(top, findings);
     let backend = top.choice(
         findings,
         "backend",
@@ -68,7 +67,7 @@ fn config(top: &mut Fields<'_, '_>, findings: &mut Findings) -> Config {
         ],
     );
     Config {
-        listen: listen.unwrap_or_else(|| vec![DEFAULT_LISTEN]),
+        listen: listen.unwrap_or_else(|| vec![DEFAULT_LISTEN.into()]),
         backend: backend.unwrap_or_default(),
         spin: top.span(findings, "spin"),
         threads: top.number(findings, "threads"),
@@ -78,7 +77,7 @@ fn config(top: &mut Fields<'_, '_>, findings: &mut Findings) -> Config {
         limits: top.table(findings, "limits").map(|table| limits(table, findings)).unwrap_or_default(),
         devices: each(top, findings, "device", device),
         subsystems: each(top, findings, "subsystem", subsystem),
-        tenants: each(top, findings, "tenant", tenant),
+        tenants: each(top, findings, "tenant", tenant::read),
     }
 }
 
@@ -128,41 +127,8 @@ fn rack(mut table: Fields<'_, '_>, findings: &mut Findings) -> RackConfig {
 }
 
 fn limits(mut table: Fields<'_, '_>, findings: &mut Findings) -> Limits {
-    let default = Limits::default();
-    let limits = Limits {
-        memory: table.size(findings, "memory").unwrap_or(default.memory),
-        memory_per_connection: table
-            .size(findings, "memory_per_connection")
-            .unwrap_or(default.memory_per_connection),
-        memory_per_host: table.size(findings, "memory_per_host"),
-        reply_memory: table.size(findings, "reply_memory").unwrap_or(default.reply_memory),
-        reply_rate: table.rate(findings, "reply_rate").unwrap_or(default.reply_rate),
-        connections: table.number(findings, "connections").unwrap_or(default.connections),
-        connections_per_host: table
-            .number(findings, "connections_per_host")
-            .unwrap_or(default.connections_per_host),
-        connections_per_address: table.number(findings, "connections_per_address"),
-        hosts_per_address: table.number(findings, "hosts_per_address").unwrap_or(default.hosts_per_address),
-        discovery_connections: table
-            .number(findings, "discovery_connections")
-            .unwrap_or(default.discovery_connections),
-        discovery_per_address: table
-            .number(findings, "discovery_per_address")
-            .unwrap_or(default.discovery_per_address),
-        connections_waiting: table
-            .number(findings, "connections_waiting")
-            .unwrap_or(default.connections_waiting),
-        queue_depth: table.number(findings, "queue_depth").unwrap_or(default.queue_depth),
-        io_queues: table.number(findings, "io_queues").unwrap_or(default.io_queues),
-        transfer_max: table.size(findings, "transfer_max").unwrap_or(default.transfer_max),
-        handshake_timeout: table.span(findings, "handshake_timeout").unwrap_or(default.handshake_timeout),
-        connect_timeout: table.span(findings, "connect_timeout").unwrap_or(default.connect_timeout),
-        stall_timeout: table.span(findings, "stall_timeout").unwrap_or(default.stall_timeout),
-        transfer_timeout: table.span(findings, "transfer_timeout").unwrap_or(default.transfer_timeout),
-        keep_alive_max: table.span(findings, "keep_alive_max").unwrap_or(default.keep_alive_max),
-        hang_after: table.span(findings, "hang_after").unwrap_or(default.hang_after),
-        drain_timeout: table.span(findings, "drain_timeout").unwrap_or(default.drain_timeout),
-    };
+    let mut limits = Limits::default();
+    schema::read(limits::FIELDS, &mut table, findings, &mut limits);
     table.finish(findings);
     limits
 }
@@ -345,53 +311,6 @@ fn namespace(table: &mut Fields<'_, '_>, findings: &mut Findings) -> NamespaceCo
         wipe_on_remove: table.truth(findings, "wipe_on_remove").unwrap_or(default.wipe_on_remove),
         ..default
     }
-}
-
-fn tenant(table: &mut Fields<'_, '_>, findings: &mut Findings) -> TenantConfig {
-    TenantConfig {
-        host: required(table, findings, "host", "the NQN of a host"),
-        address: table.take(findings, "address", "an IP address such as \"10.0.0.7\"", |value| {
-            value.as_str()?.parse().ok()
-        }),
-        weight: table.number(findings, "weight").unwrap_or(1),
-        limit_iops: table.number(findings, "limit_iops"),
-        limit_rate: table.rate(findings, "limit_rate"),
-        reservation: table.rate(findings, "reservation"),
-        slo: table.table(findings, "slo").map(|table| slo(table, findings)),
-    }
-}
-
-fn slo(mut table: Fields<'_, '_>, findings: &mut Findings) -> Slo {
-    let before = findings.problems.len();
-    let iops = table.number(findings, "iops");
-    let [p99, p95] = ["latency_p99", "latency_p95"].map(|name| table.span(findings, name));
-    let bound = p99.map(|bound| (Percentile::P99, bound)).or(p95.map(|bound| (Percentile::P95, bound)));
-    if findings.problems.len() == before {
-        for (name, is_missing, expected) in
-            [("iops", iops.is_none(), "20000"), ("latency_p99", bound.is_none(), "\"1ms\"")]
-        {
-            if is_missing {
-                missing(&table, findings, name, expected);
-            }
-        }
-        if p99.is_some() && p95.is_some() {
-            let advice = "keep the one that matters";
-            let field = table.path_of("latency_p95");
-            let line = findings.lines.of(&field);
-            let problem =
-                Problem::new(field, "an objective has one bound, and latency_p99 is there, too", advice);
-            findings.problems.push(Problem { line, ..problem });
-        }
-    }
-    let (percentile, latency) = bound.unwrap_or((Percentile::P99, Nanos::ZERO));
-    let slo = Slo {
-        iops: iops.unwrap_or_default(),
-        read_percent: table.number(findings, "read_percent").unwrap_or(100),
-        percentile,
-        latency,
-    };
-    table.finish(findings);
-    slo
 }
 
 pub(super) fn required(

@@ -1,8 +1,7 @@
 //! Reading and checking configurations.
 
 use super::*;
-use sched::Cost;
-use sched::Scheduler;
+use sched::{Cost, Percentile, Scheduler};
 
 const EXAMPLE: &str = include_str!("../../../../examples/gimbal.toml");
 
@@ -34,9 +33,76 @@ fn the_example_file_is_valid() {
 }
 
 #[test]
+fn what_is_written_reads_back() {
+    let faults = r#"
+[[device.fault]]
+kind = "torn"
+then = "gone"
+chance = 0.125
+[[device.fault]]
+kind = "hang"
+release_at = 7
+op = "write-zeroes"
+every = 3
+from = "1500us"
+"#;
+    let faulty = SMALLEST.replace("size = \"1G\"\n", &format!("size = \"1G\"\n{faults}"));
+    let large = format!("{SMALLEST}[limits]\nhang_after = \"18446744073709551615ns\"\n");
+    for text in [EXAMPLE, SMALLEST, &faulty, &large] {
+        let config = Config::parse(text).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        let written = config.to_toml().expect("a text has paths of UTF-8");
+        assert_eq!(Config::parse(&written).as_ref(), Ok(&config), "{written}");
+    }
+    let file = |path: std::ffi::OsString| DeviceKind::File {
+        path: path.into(),
+        size: None,
+        create: false,
+        direct: true,
+    };
+    let odd = std::os::unix::ffi::OsStringExt::from_vec(vec![b'/', 0xff]);
+    let error = Config::simple(file(odd), DEFAULT_LISTEN).to_toml().expect_err("no text has that path");
+    assert!(error.to_string().contains("UTF-8"), "{error}");
+}
+
+/// Every row reads what it writes, and refuses what is beyond its bounds by its own name.
+#[test]
+fn every_numeric_field_is_read_checked_and_written_by_its_row() {
+    let written = |rows: &[(&'static str, bool)]| rows.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+    let limits: Vec<_> = limits::FIELDS.iter().map(|row| (row.name, row.is_live)).collect();
+    let at_start: Vec<_> = limits.iter().filter(|(_, is_live)| !is_live).copied().collect();
+    assert_eq!(written(&at_start), ["queue_depth", "io_queues", "transfer_max"]);
+    let text = Config::parse(EXAMPLE).expect("valid").to_toml().expect("paths of UTF-8");
+    for name in written(&limits) {
+        assert!(text.contains(&format!("\n{name} = ")), "{name} is in the example, and written");
+        let wrong = SMALLEST.to_owned() + &format!("[limits]\n{name} = true\n");
+        assert!(errors(&wrong).contains(&format!("limits.{name}: true is not")), "{}", errors(&wrong));
+    }
+}
+
+#[test]
+fn an_address_is_a_text_or_a_table() {
+    let parsed = |listen: &str| Config::parse(&format!("listen = {listen}\n{SMALLEST}"));
+    let address = |text: &str| Listen::from(text.parse::<SocketAddr>().expect("an address"));
+    let both = parsed(r#"["127.0.0.1:1", { address = "[::1]:2", transport = "tcp" }]"#).expect("valid");
+    assert_eq!(both.listen, [address("127.0.0.1:1"), address("[::1]:2")]);
+    for (listen, expected) in [
+        (r#"[{ address = "nowhere" }]"#, "listen[0].address: \"nowhere\" is not an address such as"),
+        (r#"["127.0.0.1:1", { transport = "tcp" }]"#, "listen[1].address: is missing"),
+        (r#"[{ address = "127.0.0.1:1", transport = "fc" }]"#, "listen[0].transport: \"fc\" is not \"tcp\""),
+        (r#"[{ address = "127.0.0.1:1", tls = true }]"#, "listen[0].tls: unknown field"),
+        (r#"[7]"#, "listen: this array is not a list of addresses"),
+        (r#""127.0.0.1:1""#, "listen: \"127.0.0.1:1\" is not a list of addresses"),
+    ] {
+        let problems = parsed(listen).expect_err("wrong");
+        let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert!(shown.len() == 1 && shown[0].starts_with(expected), "{shown:?}");
+    }
+}
+
+#[test]
 fn what_a_file_leaves_out_has_its_default() {
     let config = Config::parse(SMALLEST).expect("valid");
-    assert_eq!(config.listen, vec![DEFAULT_LISTEN]);
+    assert_eq!(config.listen, vec![DEFAULT_LISTEN.into()]);
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.devices[0].scheduler.policy, Scheduler::LEVEL);
     assert_eq!(config.subsystems[0].namespaces[0], NamespaceConfig::whole(1, "a"));

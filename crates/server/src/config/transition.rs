@@ -31,10 +31,10 @@ pub(crate) fn problems(old: &Config, new: &Config, home_of: impl Fn(&str) -> Opt
     if old.log.format != new.log.format {
         report("log.format".into(), "cannot change while the target runs".into(), AT_START);
     }
-    for (name, is_same) in limits_fixed_at_start(&old.limits, &new.limits) {
-        if !is_same {
+    for row in limits::FIELDS.iter().filter(|row| !row.is_live) {
+        if row.differs(&old.limits, &new.limits) {
             let what = "cannot change while hosts are connected, as they were told".to_owned();
-            report(format!("limits.{name}"), what, AT_START);
+            report(format!("limits.{}", row.name), what, AT_START);
         }
     }
     for (index, device) in new.devices.iter().enumerate() {
@@ -127,13 +127,4 @@ fn is_same_file(one: &DeviceKind, other: &DeviceKind) -> bool {
         DeviceKind::Emulated(_) | DeviceKind::Null { .. } => None,
     };
     path(one).is_some_and(|path_of_one| path(other) == Some(path_of_one))
-}
-
-/// Hosts were told these when they connected.
-fn limits_fixed_at_start(old: &Limits, new: &Limits) -> [(&'static str, bool); 3] {
-    [
-        ("queue_depth", old.queue_depth == new.queue_depth),
-        ("io_queues", old.io_queues == new.io_queues),
-        ("transfer_max", old.transfer_max == new.transfer_max),
-    ]
 }

@@ -1,11 +1,9 @@
 //! The differences between two configurations, for programs and for people.
 
 use crate::config::{
-    AllowedHosts, Config, Limits, SchedulerConfig, SchedulerOverrides, SubsystemConfig, TenantConfig,
+    AllowedHosts, Config, Listen, SchedulerConfig, SchedulerOverrides, SubsystemConfig, TenantConfig, limits,
 };
-use sched::Slo;
 use std::fmt;
-use std::net::SocketAddr;
 use units::Bytes;
 
 /// One difference between the former and the present configuration of a target.
@@ -88,11 +86,11 @@ pub(super) fn changes(old: (&Config, &impl Sizes), new: (&Config, &impl Sizes)) 
     };
     let ((old, old_sizes), (new, new_sizes)) = (old, new);
     let is_there = |config: &Config, address| config.listen.contains(&address).then(|| "there".to_owned());
-    for address in union(&old.listen, &new.listen, |address: &SocketAddr| *address) {
+    for address in union(&old.listen, &new.listen, |listen: &Listen| *listen) {
         compare(Subject::Listen, &address.to_string(), is_there(old, address), is_there(new, address));
     }
-    for ((name, from), (_, to)) in limits(&old.limits).into_iter().zip(limits(&new.limits)) {
-        compare(Subject::Limits, name, Some(from), Some(to));
+    for row in limits::FIELDS {
+        compare(Subject::Limits, row.name, Some(row.shown(&old.limits)), Some(row.shown(&new.limits)));
     }
     for name in union(&old.devices, &new.devices, |device| device.name.clone()) {
         let size = |size: Option<Bytes>| size.map(|size| size.to_string());
@@ -129,8 +127,9 @@ pub(super) fn changes(old: (&Config, &impl Sizes), new: (&Config, &impl Sizes)) 
         }
     }
     for host in union(&old.tenants, &new.tenants, |tenant| tenant.host.clone()) {
-        let share =
-            |config: &Config| config.tenants.iter().find(|tenant| tenant.host == host).map(shown_share);
+        let share = |config: &Config| {
+            config.tenants.iter().find(|tenant| tenant.host == host).map(TenantConfig::shown)
+        };
         compare(Subject::Tenant, &host, share(old), share(new));
     }
     changes
@@ -146,35 +145,6 @@ fn union<T, K: PartialEq>(old: &[T], new: &[T], key: impl Fn(&T) -> K) -> Vec<K>
         }
     }
     keys
-}
-
-fn limits(limits: &Limits) -> [(&'static str, String); 19] {
-    [
-        ("memory", limits.memory.to_string()),
-        ("memory_per_connection", limits.memory_per_connection.to_string()),
-        ("memory_per_host", or_free(limits.memory_per_host)),
-        ("reply_memory", limits.reply_memory.to_string()),
-        ("reply_rate", limits.reply_rate.to_string()),
-        ("connections", limits.connections.to_string()),
-        ("connections_per_host", limits.connections_per_host.to_string()),
-        ("connections_per_address", or_free(limits.connections_per_address)),
-        ("hosts_per_address", limits.hosts_per_address.to_string()),
-        ("discovery_connections", limits.discovery_connections.to_string()),
-        ("discovery_per_address", limits.discovery_per_address.to_string()),
-        ("connections_waiting", limits.connections_waiting.to_string()),
-        ("handshake_timeout", limits.handshake_timeout.to_string()),
-        ("connect_timeout", limits.connect_timeout.to_string()),
-        ("stall_timeout", limits.stall_timeout.to_string()),
-        ("transfer_timeout", limits.transfer_timeout.to_string()),
-        ("keep_alive_max", limits.keep_alive_max.to_string()),
-        ("hang_after", limits.hang_after.to_string()),
-        ("drain_timeout", limits.drain_timeout.to_string()),
-    ]
-}
-
-/// A limit, or the text for a limit that is not configured.
-fn or_free<T: fmt::Display>(bound: Option<T>) -> String {
-    bound.map_or_else(|| "by what is free".to_owned(), |bound| bound.to_string())
 }
 
 fn shown_scheduler(scheduler: &SchedulerConfig) -> String {
@@ -194,26 +164,4 @@ fn shown_hosts(hosts: &AllowedHosts) -> String {
         AllowedHosts::Any => "any host".to_owned(),
         AllowedHosts::Only(hosts) => hosts.join(" "),
     }
-}
-
-fn shown_share(tenant: &TenantConfig) -> String {
-    let mut shown = format!("weight {}", tenant.weight);
-    if let Some(address) = tenant.address {
-        shown += &format!(", at {address}");
-    }
-    if let Some(iops) = tenant.limit_iops {
-        shown += &format!(", at most {iops} IOPS");
-    }
-    if let Some(rate) = tenant.limit_rate {
-        shown += &format!(", at most {rate}");
-    }
-    if let Some(rate) = tenant.reservation {
-        shown += &format!(", at least {rate}");
-    }
-    if let Some(Slo { iops, read_percent, percentile, latency }) = tenant.slo {
-        shown += &format!(
-            ", {percentile} of latency below {latency} at up to {iops} IOPS with {read_percent} % reads"
-        );
-    }
-    shown
 }

@@ -13,7 +13,7 @@ use super::thread::{Thread, ThreadParts};
 use super::topology::{Listening, Other, Served, Ssd, Topology};
 use crate::acceptor;
 use crate::assemble::{self, Devices, SubsystemError};
-use crate::config::{Config, DeviceConfig, NamespaceConfig, Overcommit, SubsystemConfig};
+use crate::config::{Config, DeviceConfig, Listen, NamespaceConfig, Overcommit, SubsystemConfig, Transport};
 use crate::connections::load::Load;
 use crate::connections::message::{self, ToConnections};
 use crate::connections::thread::{self, ConnectionThread};
@@ -319,7 +319,7 @@ impl Drop for Provisioning {
 /// The addresses of `listening` that `config` names, in its order.
 pub(super) fn in_order(config: &Config, listening: impl Iterator<Item = Listening>) -> Vec<SocketAddr> {
     let mut listening: Vec<Listening> = listening.collect();
-    let mut take = |asked: &SocketAddr| {
+    let mut take = |asked: &Listen| {
         let index = listening.iter().position(|listening| listening.asked == *asked)?;
         Some(listening.remove(index).address)
     };
@@ -351,16 +351,19 @@ fn listen(topology: &mut Topology, listening: Listening, listener: TcpListener) 
 
 /// Binds sockets for the addresses of `config` that the target does not listen on yet.
 fn bind_new(topology: &Topology, config: &Config) -> Result<Vec<(Listening, TcpListener)>, StartError> {
-    let mut known: Vec<SocketAddr> = topology.listeners.iter().map(|listening| listening.asked).collect();
+    let mut known: Vec<Listen> = topology.listeners.iter().map(|listening| listening.asked).collect();
     let mut bound = Vec::new();
     for &asked in &config.listen {
         if let Some(index) = known.iter().position(|other| *other == asked) {
             known.swap_remove(index);
             continue;
         }
-        let failed = |error| StartError::Listen { address: asked, error };
+        let failed = |error| StartError::Listen { address: asked.address, error };
         let is_in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
-        let listener = retry_while_in_use(|| reactor::bind(asked), is_in_use).map_err(failed)?;
+        let bind = || match asked.transport {
+            Transport::Tcp => reactor::bind(asked.address),
+        };
+        let listener = retry_while_in_use(bind, is_in_use).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         bound.push((Listening { asked, address }, listener));
     }

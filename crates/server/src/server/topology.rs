@@ -6,7 +6,7 @@
 use super::thread::Thread;
 use crate::acceptor::{self, Route};
 use crate::assemble::{self, Devices};
-use crate::config::{Config, NamespaceConfig, SubsystemConfig};
+use crate::config::{Config, Listen, NamespaceConfig, SubsystemConfig};
 use crate::connections::load::Load;
 use crate::connections::message::{self, ToConnections};
 use crate::device::{Facts, Survey};
@@ -65,7 +65,7 @@ pub(super) struct Served {
 #[derive(Clone, Copy)]
 pub(super) struct Listening {
     /// As configured, perhaps without a port.
-    pub(super) asked: SocketAddr,
+    pub(super) asked: Listen,
     /// The real address.
     pub(super) address: SocketAddr,
 }

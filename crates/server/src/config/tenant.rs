@@ -1,0 +1,160 @@
+//! A host with other than an equal share.
+//!
+//! [`FIELDS`] and [`SLO_FIELDS`] are the tables of its numbers: reader, check, list of changes, writer and the reference in the docs use
+//! their rows.
+
+use super::fields::{Fields, Findings};
+use super::problem::Problem;
+use super::read::{missing, required};
+use super::schema::{self, Field, field};
+use sched::{DeviceConstants, Percentile, Slo};
+use std::net::IpAddr;
+use units::{ByteRate, Nanos};
+
+/// A host with other than an equal share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantConfig {
+    /// The host's NQN.
+    pub host: String,
+    /// The address of the host, for which a controller is always kept. `None`: the one that its oldest connection came from.
+    pub address: Option<IpAddr>,
+    /// Relative share; 1 is the common one.
+    pub weight: u32,
+    /// Maximum IOs per second on each SSD.
+    pub limit_iops: Option<u64>,
+    /// Maximum bytes per second on each SSD.
+    pub limit_rate: Option<ByteRate>,
+    /// Minimum cost-weighted bytes per second on each SSD.
+    pub reservation: Option<ByteRate>,
+    /// Latency objective on each SSD whose scheduler is Level or ReFlex.
+    pub slo: Option<Slo>,
+}
+
+impl TenantConfig {
+    /// An equal share, without limits.
+    pub fn equal(host: &str) -> TenantConfig {
+        TenantConfig {
+            host: host.to_owned(),
+            address: None,
+            weight: 1,
+            limit_iops: None,
+            limit_rate: None,
+            reservation: None,
+            slo: None,
+        }
+    }
+
+    /// The values of its fields that are there, for people.
+    pub(crate) fn shown(&self) -> String {
+        let mut shown: Vec<String> = FIELDS
+            .iter()
+            .filter(|row| row.written(self).is_some())
+            .map(|row| format!("{} {}", row.name, row.shown(self)))
+            .collect();
+        shown.extend(self.address.map(|address| format!("address {address}")));
+        if let Some(Slo { iops, read_percent, percentile, latency }) = self.slo {
+            shown.push(format!(
+                "{percentile} of latency below {latency} at up to {iops} IOPS with {read_percent} % reads"
+            ));
+        }
+        shown.join(", ")
+    }
+
+    /// The problems of its numbers, for the field of that name.
+    pub(super) fn problems(&self, field: impl Fn(&str) -> String) -> Vec<Problem> {
+        let mut problems = schema::problems(FIELDS, self, &field);
+        if let Some(slo) = &self.slo {
+            problems.extend(schema::problems(SLO_FIELDS, slo, |name| field(&format!("slo.{name}"))));
+            if slo.latency == Nanos::ZERO {
+                let field = field(&format!("slo.{}", bound_name(slo.percentile)));
+                problems.push(Problem::new(field, "no IO takes no time", "write a time such as \"1ms\""));
+            }
+        }
+        problems
+    }
+}
+
+/// The numeric fields of a `[[tenant]]`, in the order of the reference.
+pub const FIELDS: &[Field<TenantConfig>] = &[
+    field!(TenantConfig, weight, "relative share of each SSD; 1 is the common one").least(
+        1,
+        "zero would get nothing",
+        "write 1 or more",
+    ),
+    field!(TenantConfig, limit_iops, "maximum IOs per second on each SSD").absent("no limit").least(
+        1,
+        "zero would get nothing",
+        "write 1 or more",
+    ),
+    field!(TenantConfig, limit_rate, "maximum rate on each SSD").absent("no limit").least(
+        1,
+        "zero would get nothing",
+        "write a rate above zero",
+    ),
+    field!(TenantConfig, reservation, "minimum cost-weighted rate on each SSD").absent("none").most(
+        DeviceConstants::RATE_MAX.0,
+        "{} is more than any SSD has",
+        "write at most 1T",
+    ),
+];
+
+/// The numeric fields of a `[tenant.slo]`, but for the latency, whose name says the percentile.
+pub const SLO_FIELDS: &[Field<Slo>] = &[
+    field!(Slo, iops, "IOs per second up to which the latency is promised").least(
+        1,
+        "zero promises nothing",
+        "write 1 or more",
+    ),
+    field!(Slo, read_percent, "reads among them, in percent").most(
+        100,
+        "more reads than IOs",
+        "write 100 or less",
+    ),
+];
+
+/// The name of the field that has the latency of an objective.
+pub(super) fn bound_name(percentile: Percentile) -> &'static str {
+    match percentile {
+        Percentile::P95 => "latency_p95",
+        Percentile::P99 => "latency_p99",
+    }
+}
+
+/// Reads one `[[tenant]]`.
+pub(super) fn read(table: &mut Fields<'_, '_>, findings: &mut Findings) -> TenantConfig {
+    let mut tenant = TenantConfig::equal(&required(table, findings, "host", "the NQN of a host"));
+    tenant.address = table.take(findings, "address", "an IP address such as \"10.0.0.7\"", |value| {
+        value.as_str()?.parse().ok()
+    });
+    schema::read(FIELDS, table, findings, &mut tenant);
+    tenant.slo = table.table(findings, "slo").map(|table| read_slo(table, findings));
+    tenant
+}
+
+fn read_slo(mut table: Fields<'_, '_>, findings: &mut Findings) -> Slo {
+    let before = findings.problems.len();
+    let [p99, p95] = [Percentile::P99, Percentile::P95]
+        .map(|percentile| table.span(findings, bound_name(percentile)).map(|bound| (percentile, bound)));
+    let (percentile, latency) = p99.or(p95).unwrap_or((Percentile::P99, Nanos::ZERO));
+    let mut slo = Slo { iops: 0, read_percent: 100, percentile, latency };
+    schema::read(SLO_FIELDS, &mut table, findings, &mut slo);
+    if findings.problems.len() == before {
+        let is_there = |name| table.has(name);
+        for (name, is_missing, expected) in
+            [("iops", !is_there("iops"), "20000"), ("latency_p99", p99.or(p95).is_none(), "\"1ms\"")]
+        {
+            if is_missing {
+                missing(&table, findings, name, expected);
+            }
+        }
+        if p99.is_some() && p95.is_some() {
+            let field = table.path_of("latency_p95");
+            let line = findings.lines.of(&field);
+            let what = "an objective has one bound, and latency_p99 is there, too";
+            let problem = Problem::new(field, what, "keep the one that matters");
+            findings.problems.push(Problem { line, ..problem });
+        }
+    }
+    table.finish(findings);
+    slo
+}
