@@ -1,9 +1,12 @@
-//! Every command in README.md and docs/ runs: as it is shown, or made shorter, so that no page shows what does not work.
+//! Every command in README.md and docs/ runs: as it is shown, or made shorter, so that no page shows what does not work. Links are checked in
+//! `docs/links.rs`.
 //!
 //! `docs/commands.txt` has one entry for each that is not run as it is shown: what is run in its place, or why nothing is. What is in the pages
 //! and not there is run as it is shown. A name of a command, like `gimbal lab run`, must have its help; what make is asked for must be in the Makefile, and what cargo
 //! is asked for in the workspace: neither is built.
 
+#[path = "docs/links.rs"]
+mod links;
 #[path = "docs/pages.rs"]
 mod pages;
 mod process;

@@ -29,3 +29,13 @@ pub(crate) fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
 pub(crate) fn text(page: &Path) -> String {
     fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
 }
+
+/// The lines outside of fenced blocks.
+pub(crate) fn prose(page: &str) -> impl Iterator<Item = &str> {
+    let mut is_block = false;
+    page.lines().filter(move |line| {
+        let is_fence = line.starts_with("```");
+        is_block ^= is_fence;
+        !is_block && !is_fence
+    })
+}
