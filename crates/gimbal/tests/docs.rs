@@ -1,13 +1,19 @@
-//! Every command in README.md and docs/ runs: as it is shown, or made shorter, so that no page shows what does not work.
+//! Every command in README.md and docs/ runs: as it is shown, or made shorter, so that no page shows what does not work. Links are checked in
+//! `docs/links.rs`.
 //!
 //! `docs/commands.txt` has one entry for each that is not run as it is shown: what is run in its place, or why nothing is. What is in the pages
 //! and not there is run as it is shown. A name of a command, like `gimbal lab run`, must have its help; what make is asked for must be in the Makefile, and what cargo
 //! is asked for in the workspace: neither is built.
 
+#[path = "docs/links.rs"]
+mod links;
+#[path = "docs/pages.rs"]
+mod pages;
 mod process;
 #[path = "docs/shown.rs"]
 mod shown;
 
+use pages::{ROOT, pages, text};
 use process::{Process, gimbal, serve};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +23,6 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::thread;
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const ENTRIES: &str = include_str!("docs/commands.txt");
 
 /// The way in which a command is tested.
@@ -47,17 +52,8 @@ fn entries() -> BTreeMap<String, Way> {
     all
 }
 
-fn pages() -> Vec<PathBuf> {
-    let docs = fs::read_dir(format!("{ROOT}/docs")).expect("there are docs");
-    let docs = docs.map(|entry| entry.expect("readable").path());
-    let mut pages: Vec<PathBuf> = docs.filter(|path| path.extension().is_some_and(|of| of == "md")).collect();
-    pages.push(format!("{ROOT}/README.md").into());
-    pages
-}
-
 /// All commands, each once, with a page that shows it.
 fn all_shown() -> BTreeMap<String, PathBuf> {
-    let text = |page: &PathBuf| fs::read_to_string(page).expect("a page is text");
     pages()
         .into_iter()
         .flat_map(|page| shown::commands(&text(&page)).into_iter().map(move |shown| (shown, page.clone())))

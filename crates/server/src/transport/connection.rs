@@ -63,7 +63,7 @@ pub(crate) struct Connection {
 }
 
 /// Bytes that one connection may read in a turn, before it is the turn of others. Few: large writes that end in the same turn are answered together, and
-/// then the host sends the next ones together and host and target wait for each other (`docs/performance.md`).
+/// then the host sends the next ones together and host and target wait for each other (`docs/notes/performance.md`).
 const READ_AT_ONCE: usize = 64 << 10;
 
 /// The capacity of `in_flight` that a connection keeps.
