@@ -1,6 +1,6 @@
 //! Whether a block is the one that a layout asks for.
 
-use super::core::Identity;
+use super::phase::Identity;
 use crate::FileId;
 use crate::format::block;
 use crate::format::record::Layout;

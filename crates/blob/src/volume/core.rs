@@ -1,22 +1,24 @@
 //! What all procedures of a volume share: time, actions to the outside and the answers, SSDs, the metadata in memory.
 
+use super::clock::Clock;
 use super::disk::{Disk, Sequence};
 use super::files::Files;
 use super::journal::JournalState;
 use super::lease::LeaseState;
+use super::outbox::{Orders, Outbox};
+use super::phase::Phase;
 use super::space::SpaceState;
 use super::state::State;
-use super::{Action, Class, Counters, Io, IoFault, IoId, IoKind, OpId, OrderId, Outcome, Settings};
-use crate::catalog::{Order, OrderError, Reply};
+use super::{Action, Class, Counters, Io, IoFault, IoId, IoKind, Settings};
 use crate::pool::Pool;
 use crate::steer::{Load, Steering};
 use crate::task::{Answer, Gate, Spawner, join};
-use crate::{Fault, Generation, Geometry, Place, SsdId, VolumeId};
+use crate::{Fault, Geometry, Place, SsdId};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use units::{Instant, Nanos};
+use units::Instant;
 
 /// Why a write did not happen, as far as we know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,28 +35,17 @@ pub(crate) struct IoEnd {
     pub(crate) result: Result<Vec<u8>, IoFault>,
 }
 
-/// Set when the volume is mounted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Identity {
-    pub(crate) volume: VolumeId,
-    pub(crate) geometry: Geometry,
-    pub(crate) generation: Generation,
-}
-
 pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) spawner: Spawner,
-    pub(crate) now: Cell<Instant>,
-    /// How far the wall clock is ahead of `now`.
-    pub(crate) wall_ahead: Cell<Nanos>,
-    pub(crate) actions: RefCell<VecDeque<Action>>,
+    pub(crate) clock: Rc<Clock>,
+    pub(crate) outbox: Rc<Outbox>,
+    pub(crate) orders: Rc<Orders>,
+    pub(crate) phase: Rc<Phase>,
     next_id: Cell<u64>,
     pub(crate) ios: RefCell<BTreeMap<IoId, Answer<IoEnd>>>,
     /// An IO has ended.
     pub(crate) io_gate: Gate,
-    pub(crate) orders: RefCell<BTreeMap<OrderId, Answer<Result<Reply, OrderError>>>>,
-    pub(crate) timers: RefCell<BTreeMap<(Instant, u64), Answer<()>>>,
-    pub(crate) identity: Cell<Option<Identity>>,
     pub(crate) disks: RefCell<BTreeMap<SsdId, Disk>>,
     /// An SSD came or went.
     pub(crate) disk_gate: Gate,
@@ -65,9 +56,6 @@ pub(crate) struct Core {
     pub(crate) journal: JournalState,
     pub(crate) space: SpaceState,
     pub(crate) files: Files,
-    /// Background tasks end.
-    pub(crate) is_over: Cell<bool>,
-    pub(crate) is_mounted: Cell<bool>,
     pub(crate) repair_wanted: Cell<bool>,
     pub(crate) repair_gate: Gate,
     pub(crate) counters: RefCell<Counters>,
@@ -75,19 +63,18 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(settings: Settings, spawner: Spawner) -> Rc<Core> {
+        let outbox = Rc::<Outbox>::default();
         Rc::new(Core {
             steering: RefCell::new(settings.policy.start()),
             settings,
+            clock: Clock::new(spawner.clone()),
             spawner,
-            now: Cell::default(),
-            wall_ahead: Cell::default(),
-            actions: RefCell::default(),
+            orders: Orders::new(Rc::clone(&outbox)),
+            outbox,
+            phase: Rc::default(),
             next_id: Cell::default(),
             ios: RefCell::default(),
             io_gate: Gate::default(),
-            orders: RefCell::default(),
-            timers: RefCell::default(),
-            identity: Cell::default(),
             disks: RefCell::default(),
             disk_gate: Gate::default(),
             state: RefCell::default(),
@@ -96,30 +83,10 @@ impl Core {
             journal: JournalState::default(),
             space: SpaceState::default(),
             files: Files::default(),
-            is_over: Cell::default(),
-            is_mounted: Cell::default(),
             repair_wanted: Cell::default(),
             repair_gate: Gate::default(),
             counters: RefCell::default(),
         })
-    }
-
-    /// What the wall clock says: as good as the same for all clients of a rack, which `now` is not.
-    pub(crate) fn wall_clock(&self) -> Instant {
-        self.now.get() + self.wall_ahead.get()
-    }
-
-    /// Seconds since 1970.
-    pub(crate) fn seconds(&self) -> u64 {
-        self.wall_clock().0 / Nanos::secs(1).0
-    }
-
-    pub(crate) fn identity(&self) -> Identity {
-        self.identity.get().expect("only a mounted volume has files")
-    }
-
-    pub(crate) fn geometry(&self) -> Geometry {
-        self.identity().geometry
     }
 
     fn take_id(&self) -> u64 {
@@ -127,42 +94,8 @@ impl Core {
         self.next_id.get()
     }
 
-    pub(crate) fn done(&self, op: OpId, outcome: Outcome) {
-        self.actions.borrow_mut().push_back(Action::Done(op, outcome));
-    }
-
-    /// Asks the metadata store.
-    pub(crate) async fn order(&self, order: Order) -> Result<Reply, OrderError> {
-        let (id, answer) = (OrderId(self.take_id()), Answer::new());
-        self.orders.borrow_mut().insert(id, answer.clone());
-        self.actions.borrow_mut().push_back(Action::Order(id, order));
-        answer.await
-    }
-
-    /// Waits until a point in time.
-    pub(crate) async fn sleep_until(&self, at: Instant) {
-        if at > self.now.get() {
-            let answer = Answer::new();
-            self.timers.borrow_mut().insert((at, self.take_id()), answer.clone());
-            answer.await;
-        }
-    }
-
-    pub(crate) async fn sleep(&self, span: Nanos) {
-        self.sleep_until(self.now.get() + span).await;
-    }
-
-    /// Lets the tasks at a gate look again at a point in time.
-    pub(crate) fn notify_at(self: &Rc<Self>, at: Instant, gate: &Gate) {
-        let (core, gate) = (Rc::clone(self), gate.clone());
-        self.spawner.spawn(async move {
-            core.sleep_until(at).await;
-            gate.notify();
-        });
-    }
-
     async fn io(&self, ssd: SsdId, class: Class, kind: IoKind) -> IoEnd {
-        let sent = self.now.get();
+        let sent = self.clock.now();
         let (is_read, bytes) = match &kind {
             IoKind::Read { length, .. } => (Some(true), u64::from(*length)),
             IoKind::Write { bytes, .. } => (Some(false), bytes.len() as u64),
@@ -175,7 +108,7 @@ impl Core {
             disk.in_flight += 1;
             disk.writing += writing;
         });
-        self.actions.borrow_mut().push_back(Action::Io(Io { id, ssd, class, kind }));
+        self.outbox.push(Action::Io(Io { id, ssd, class, kind }));
         let end = answer.await;
         self.with_disk(ssd, |disk| {
             disk.in_flight -= 1;
@@ -183,12 +116,12 @@ impl Core {
             disk.on_epoch(end.epoch);
         });
         if end.result.is_err() && is_read != Some(true) {
-            let until = self.now.get() + self.settings.quarantine;
+            let until = self.clock.now() + self.settings.quarantine;
             self.with_disk(ssd, |disk| disk.stray_until = until);
         }
         if let (true, Some(is_read)) = (end.result.is_ok(), is_read) {
-            let latency = self.now.get().saturating_since(sent);
-            self.steering.borrow_mut().on_completion(self.wall_clock(), ssd, is_read, bytes, latency);
+            let latency = self.clock.now().saturating_since(sent);
+            self.steering.borrow_mut().on_completion(self.clock.wall_clock(), ssd, is_read, bytes, latency);
         }
         end
     }
@@ -200,8 +133,8 @@ impl Core {
         if away.is_empty() {
             return false;
         }
-        self.notify_at(give_up, &self.disk_gate);
-        let is_over = || self.is_over.get() || self.now.get() >= give_up;
+        self.clock.notify_at(give_up, &self.disk_gate);
+        let is_over = || self.phase.is_over() || self.clock.now() >= give_up;
         self.disk_gate.wait(|| (away.iter().any(is_up) || is_over()).then_some(())).await;
         !is_over()
     }
@@ -211,10 +144,10 @@ impl Core {
         if self.with_disk(ssd, |disk| disk.away_since.is_some()) {
             return;
         }
-        self.with_disk(ssd, |disk| disk.away_since = Some(self.now.get()));
+        self.with_disk(ssd, |disk| disk.away_since = Some(self.clock.now()));
         let core = Rc::clone(self);
         self.spawner.spawn(async move {
-            core.sleep(core.settings.away_max).await;
+            core.clock.sleep(core.settings.away_max).await;
             if core.is_gone(ssd) {
                 core.want_repair();
             }
@@ -224,7 +157,7 @@ impl Core {
     /// Whether an SSD has been away for so long that it is not waited for any more.
     pub(crate) fn is_gone(&self, ssd: SsdId) -> bool {
         let since = self.with_disk(ssd, |disk| disk.away_since);
-        since.is_some_and(|since| self.now.get() >= since + self.settings.away_max)
+        since.is_some_and(|since| self.clock.now() >= since + self.settings.away_max)
     }
 
     pub(crate) fn with_disk<T>(&self, ssd: SsdId, work: impl FnOnce(&mut Disk) -> T) -> T {
@@ -232,7 +165,7 @@ impl Core {
     }
 
     pub(crate) fn load(&self, ssd: SsdId) -> Load {
-        let now = self.now.get();
+        let now = self.clock.now();
         let load = |disk: &mut Disk| {
             let Disk { credit, in_flight, writing, slow, .. } = *disk;
             Load { credit, in_flight, writing, ..Load::default() }.told(now, slow)
@@ -254,7 +187,7 @@ impl Core {
 
     /// Reads a micro blob.
     pub(crate) async fn read_micro(&self, class: Class, place: Place) -> Result<Vec<u8>, IoFault> {
-        let geometry = self.geometry();
+        let geometry = self.phase.geometry();
         let most = (self.settings.read_max.0 as u32).max(geometry.block);
         let pieces = (0..geometry.micro).step_by(most as usize).map(|from| {
             let length = most.min(geometry.micro - from);

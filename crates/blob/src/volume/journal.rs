@@ -77,7 +77,7 @@ struct Written {
 impl Core {
     /// Changes the metadata. In effect in memory at once; `written` and `durable` tell when it is safe.
     pub(crate) fn record(self: &Rc<Self>, record: &Record) -> Lsn {
-        let micro_blocks = self.geometry().micro_blocks();
+        let micro_blocks = self.phase.geometry().micro_blocks();
         let effects = self.state.borrow_mut().apply(record, micro_blocks);
         let effects = effects.unwrap_or_else(|_| panic!("a record that does not fit: {record:?}"));
         let lsn = self.journal.appended.get() + 1;
@@ -122,7 +122,7 @@ impl Core {
                     Some(Ok(()))
                 } else if self.is_fenced() {
                     Some(Err(Fault::Fenced))
-                } else if journal.failures.get() > failures || self.is_over.get() {
+                } else if journal.failures.get() > failures || self.phase.is_over() {
                     Some(Err(journal.fault.get().unwrap_or(Fault::NotMounted)))
                 } else {
                     None
@@ -149,16 +149,16 @@ impl Core {
                         || journal.durable.get() < journal.want_durable.get()
                         || journal.must_checkpoint.get()
                         || journal.heal_wanted.get();
-                    (is_work || self.is_over.get() || self.is_fenced()).then_some(())
+                    (is_work || self.phase.is_over() || self.is_fenced()).then_some(())
                 })
                 .await;
-            if self.is_over.get() || self.is_fenced() {
+            if self.phase.is_over() || self.is_fenced() {
                 journal.gate.notify();
                 return;
             }
             if let Err(fault) = self.journal_turn().await {
                 self.journal_failed(fault);
-                self.sleep(RETRY).await;
+                self.clock.sleep(RETRY).await;
             }
         }
     }
@@ -179,7 +179,8 @@ impl Core {
         if !bytes.is_empty() {
             let mut blocks = Vec::new();
             let position = journal.position.get();
-            let count = self.current_journal().seal(&mut blocks, self.geometry().block, position, &bytes);
+            let count =
+                self.current_journal().seal(&mut blocks, self.phase.geometry().block, position, &bytes);
             if position + count > self.half_blocks() {
                 return self.checkpoint(&[]).await;
             }
@@ -240,9 +241,10 @@ impl Core {
         blocks: Vec<u8>,
     ) -> Result<Written, Fault> {
         let bytes = Arc::new(blocks);
-        let generation = self.identity().generation;
+        let generation = self.phase.identity().generation;
         let writes = copies.iter().map(|mega| {
-            let start = self.geometry().slot_byte(*mega, generation) + at * u64::from(self.geometry().block);
+            let start = self.phase.geometry().slot_byte(*mega, generation)
+                + at * u64::from(self.phase.geometry().block);
             self.write_disk(mega.ssd, Class::Urgent, start, Arc::clone(&bytes))
         });
         let ends = join(writes).await;
@@ -280,13 +282,13 @@ impl Core {
     }
 
     fn current_journal(&self) -> Journal {
-        let identity = self.identity();
+        let identity = self.phase.identity();
         let checkpoint = self.journal.checkpoint.get();
         Journal { volume: identity.volume, generation: identity.generation, checkpoint }
     }
 
     fn half_blocks(&self) -> u64 {
-        (self.geometry().slot_blocks() - 2) / 2
+        (self.phase.geometry().slot_blocks() - 2) / 2
     }
 
     /// Block of the slot at which a block of the half of a checkpoint is.
@@ -296,24 +298,24 @@ impl Core {
 
     /// Begins a new journal with a snapshot, on the current copies and on those in `more`.
     pub(crate) async fn checkpoint(self: &Rc<Self>, more: &[Mega]) -> Result<(), Fault> {
-        let (journal, block) = (&self.journal, u64::from(self.geometry().block));
+        let (journal, block) = (&self.journal, u64::from(self.phase.geometry().block));
         journal.must_checkpoint.set(true);
         // After a failed attempt, another number for the same half: nothing of that attempt is taken for this one, and the
         // half in force is left alone.
         let (current, tried) = (journal.checkpoint.get(), journal.attempted.get());
         let number = if tried > current { tried + 2 } else { current + 1 };
         journal.attempted.set(number);
-        self.sleep_until(journal.risky_until.get()[number as usize % 2]).await;
+        self.clock.sleep_until(journal.risky_until.get()[number as usize % 2]).await;
         self.may_write().await?;
         let next = Journal { checkpoint: number, ..self.current_journal() };
         let upto = journal.appended.get();
         journal.pending.borrow_mut().clear();
         let mut stream_bytes = Vec::new();
-        let micro_blocks = self.geometry().micro_blocks();
+        let micro_blocks = self.phase.geometry().micro_blocks();
         let snapshot = self.state.borrow().snapshot(micro_blocks);
         snapshot.iter().for_each(|record| stream::put(&mut stream_bytes, record));
         let mut blocks = Vec::new();
-        let snapshot_blocks = next.seal(&mut blocks, self.geometry().block, 0, &stream_bytes);
+        let snapshot_blocks = next.seal(&mut blocks, self.phase.geometry().block, 0, &stream_bytes);
         if snapshot_blocks >= self.half_blocks() {
             return Err(Fault::MetadataFull);
         }
@@ -328,10 +330,10 @@ impl Core {
         }
         self.risk_half(number, true);
         self.checkpoint_writes(&mut copies, pieces).await?;
-        let superblock = Superblock { journal: next, snapshot_blocks }.seal(self.geometry().block);
+        let superblock = Superblock { journal: next, snapshot_blocks }.seal(self.phase.geometry().block);
         self.checkpoint_writes(&mut copies, vec![(next.checkpoint % 2, superblock)]).await?;
         // The first checkpoint of a mount is not current before the store says so.
-        if copies != before || !self.is_mounted.get() {
+        if copies != before || !self.phase.is_mounted() {
             self.publish(copies.clone()).await?;
         }
         journal.heal_wanted.set(journal.heal_wanted.get() || copies.len() < before.len());
@@ -352,7 +354,7 @@ impl Core {
     fn risk_half(&self, checkpoint: u64, is_risky: bool) {
         let mut until = self.journal.risky_until.get();
         let longest = Nanos(self.settings.quarantine.0.saturating_mul(2));
-        until[checkpoint as usize % 2] = if is_risky { self.now.get() + longest } else { Instant::ZERO };
+        until[checkpoint as usize % 2] = if is_risky { self.clock.now() + longest } else { Instant::ZERO };
         self.journal.risky_until.set(until);
     }
 
@@ -402,7 +404,7 @@ impl Core {
         journal.heal_wanted.set(true);
         journal.gate.notify();
         let is_over = || {
-            journal.heals.get() > before || self.has_two_copies() || self.is_over.get() || self.is_fenced()
+            journal.heals.get() > before || self.has_two_copies() || self.phase.is_over() || self.is_fenced()
         };
         journal.gate.wait(|| is_over().then_some(())).await;
     }
@@ -426,7 +428,7 @@ impl Core {
                 return self.copy_metadata(&megas).await;
             }
         }
-        let now = self.now.get();
+        let now = self.clock.now();
         let own = candidates.iter().find_map(|&(ssd, _)| self.pool.borrow_mut().take_idle_of(now, ssd));
         match own {
             Some(mega) => self.copy_metadata(&[mega]).await,
@@ -440,7 +442,7 @@ impl Core {
         // If this fails, the store may have heard of the copy: until the next mount the mega blobs are for nothing.
         self.checkpoint(megas).await?;
         let copies = self.journal.copies.borrow();
-        let from = self.now.get() + self.settings.quarantine;
+        let from = self.clock.now() + self.settings.quarantine;
         let unused = megas.iter().filter(|mega| !copies.contains(mega));
         unused.for_each(|mega| self.pool.borrow_mut().add_mega(*mega, &BTreeSet::new(), from));
         Ok(())

@@ -53,9 +53,9 @@ impl Core {
     fn lease_now(&self) -> Option<Result<(), Fault>> {
         if self.lease.is_fenced.get() {
             Some(Err(Fault::Fenced))
-        } else if self.is_over.get() {
+        } else if self.phase.is_over() {
             Some(Err(Fault::NotMounted))
-        } else if self.now.get() < self.lease.deadline.get() {
+        } else if self.clock.now() < self.lease.deadline.get() {
             Some(Ok(()))
         } else {
             None
@@ -67,9 +67,9 @@ impl Core {
         if let Some(answer) = self.lease_now() {
             return answer;
         }
-        let give_up = self.now.get() + self.settings.patience;
-        self.notify_at(give_up, &self.lease.gate);
-        let unsure = || (self.now.get() >= give_up).then_some(Err(Fault::LeaseUnsure));
+        let give_up = self.clock.now() + self.settings.patience;
+        self.clock.notify_at(give_up, &self.lease.gate);
+        let unsure = || (self.clock.now() >= give_up).then_some(Err(Fault::LeaseUnsure));
         self.lease.gate.wait(|| self.lease_now().or_else(unsure)).await
     }
 
@@ -79,9 +79,9 @@ impl Core {
             self.may_write().await?;
             let lock = self.lease.lock.borrow().clone().ok_or(Fault::NotMounted)?;
             let revision = lock.revision;
-            match self.order(order(lock)).await {
+            match self.orders.send(order(lock)).await {
                 Ok(reply) => return Ok(reply),
-                Err(OrderError::Unavailable(_)) => self.sleep(Nanos(self.settings.ttl.0 / 20)).await,
+                Err(OrderError::Unavailable(_)) => self.clock.sleep(Nanos(self.settings.ttl.0 / 20)).await,
                 Err(OrderError::LockLost) => {
                     let is_current =
                         self.lease.lock.borrow().as_ref().is_some_and(|lock| lock.revision == revision);
@@ -107,23 +107,23 @@ impl Core {
     pub(crate) async fn keep_lease(self: Rc<Self>) {
         let mut pause = Nanos(self.settings.ttl.0 / 3);
         loop {
-            let at = self.now.get() + pause;
-            self.notify_at(at, &self.lease.gate);
-            let is_due = || self.now.get() >= at || self.lease.is_urgent.get() || self.is_over.get();
+            let at = self.clock.now() + pause;
+            self.clock.notify_at(at, &self.lease.gate);
+            let is_due = || self.clock.now() >= at || self.lease.is_urgent.get() || self.phase.is_over();
             self.lease.gate.wait(|| is_due().then_some(())).await;
-            if self.is_over.get() {
+            if self.phase.is_over() {
                 return;
             }
             let Some(lock) = self.lease.lock.borrow().clone() else { return };
-            let sent = self.now.get();
+            let sent = self.clock.now();
             let mut reply = Err(OrderError::LockLost);
             if !self.lease.is_urgent.take() {
-                reply = self.order(Order::Renew(lock.clone())).await;
+                reply = self.orders.send(Order::Renew(lock.clone())).await;
             }
             if reply == Err(OrderError::LockLost) {
                 let (who, ttl) = (self.settings.who.clone(), self.settings.ttl);
-                let sent_again = self.now.get();
-                match self.order(Order::Regain { lock: lock.clone(), who, ttl }).await {
+                let sent_again = self.clock.now();
+                match self.orders.send(Order::Regain { lock: lock.clone(), who, ttl }).await {
                     Ok(Reply::Regained(lock)) => {
                         self.on_lease(sent_again, lock);
                         pause = Nanos(self.settings.ttl.0 / 3);

@@ -9,6 +9,7 @@
 //! Reading order: `state` (the metadata), `files` and `write` (from bytes to blocks), `journal`, `mount`, `lease`.
 
 mod check;
+mod clock;
 mod core;
 mod disk;
 mod files;
@@ -16,6 +17,8 @@ mod journal;
 mod lease;
 mod mount;
 mod names;
+mod outbox;
+mod phase;
 mod read;
 mod repair;
 mod settings;
@@ -366,30 +369,25 @@ impl Volume {
         Volume { core, tasks }
     }
 
-    fn at(&self, now: Instant) {
-        assert!(now >= self.core.now.get(), "time runs backwards");
-        self.core.now.set(now);
-    }
-
     /// The time since 1970 at this moment: for the times of files, and for what the clients of a rack do at the same time.
     pub fn set_wall_clock(&mut self, now: Instant, since_1970: Nanos) {
-        self.core.wall_ahead.set(Nanos(since_1970.0.saturating_sub(now.0)));
+        self.core.clock.set_wall_clock(now, since_1970);
     }
 
     /// Begins an operation; [`Action::Done`] follows.
     pub fn submit(&mut self, now: Instant, op: OpId, request: Request) {
-        self.at(now);
+        self.core.clock.set_now(now);
         let core = Rc::clone(&self.core);
         self.tasks.spawner().spawn(async move {
             let outcome = serve(&core, request).await;
-            core.done(op, outcome.unwrap_or_else(Outcome::Failed));
+            core.outbox.push(Action::Done(op, outcome.unwrap_or_else(Outcome::Failed)));
         });
         self.tasks.run();
     }
 
     /// An IO has ended, on the connection of this epoch. A read has its bytes.
     pub fn on_io(&mut self, now: Instant, id: IoId, epoch: u64, result: Result<Vec<u8>, IoFault>) {
-        self.at(now);
+        self.core.clock.set_now(now);
         let answer = self.core.ios.borrow_mut().remove(&id);
         answer.expect("an IO ends once").give(IoEnd { epoch, result });
         self.core.io_gate.notify();
@@ -398,15 +396,14 @@ impl Volume {
 
     /// The metadata store has answered.
     pub fn on_reply(&mut self, now: Instant, id: OrderId, reply: Result<Reply, OrderError>) {
-        self.at(now);
-        let answer = self.core.orders.borrow_mut().remove(&id);
-        answer.expect("an order is answered once").give(reply);
+        self.core.clock.set_now(now);
+        self.core.orders.on_reply(id, reply);
         self.tasks.run();
     }
 
     /// An SSD can be reached, or not any more. The epoch grows with every new connection.
     pub fn on_ssd(&mut self, now: Instant, ssd: SsdId, is_up: bool, epoch: u64) {
-        self.at(now);
+        self.core.clock.set_now(now);
         let is_back = self.core.with_disk(ssd, |disk| {
             disk.on_epoch(epoch);
             let is_back = is_up && !disk.is_up;
@@ -421,7 +418,7 @@ impl Volume {
         }
         self.core.pool.borrow_mut().set_up(ssd, is_up);
         self.core.disk_gate.notify();
-        if is_back && self.core.is_mounted.get() {
+        if is_back && self.core.phase.is_mounted() {
             self.core.want_repair();
         }
         self.tasks.run();
@@ -434,29 +431,20 @@ impl Volume {
 
     /// It is now `now`.
     pub fn on_time(&mut self, now: Instant) {
-        self.at(now);
-        loop {
-            let due = {
-                let mut timers = self.core.timers.borrow_mut();
-                match timers.first_entry() {
-                    Some(entry) if entry.key().0 <= now => Some(entry.remove()),
-                    _ => None,
-                }
-            };
-            let Some(answer) = due else { return };
-            answer.give(());
+        self.core.clock.set_now(now);
+        while self.core.clock.wake_next() {
             self.tasks.run();
         }
     }
 
     /// When `on_time` is to be called next.
     pub fn next_timer(&self) -> Option<Instant> {
-        self.core.timers.borrow().keys().next().map(|(at, _)| *at)
+        self.core.clock.next_timer()
     }
 
     /// What is to be done outside, oldest first.
     pub fn next_action(&mut self) -> Option<Action> {
-        self.core.actions.borrow_mut().pop_front()
+        self.core.outbox.pop()
     }
 
     /// Another client has the volume: nothing will be acknowledged any more.
@@ -473,7 +461,7 @@ async fn serve(core: &Rc<Core>, request: Request) -> Result<Outcome, Fault> {
         }
         return result.map(|()| Outcome::Done);
     }
-    if !core.is_mounted.get() {
+    if !core.phase.is_mounted() {
         return Err(Fault::NotMounted);
     }
     match request {
@@ -546,23 +534,5 @@ fn show(core: &Core) -> Shown {
         },
         micros: core.pool.borrow().count(),
         counters: *core.counters.borrow(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clients_with_other_clocks_agree_on_the_wall_clock() {
-        let says = |now: Instant| {
-            let mut volume = Volume::new(Settings::new("v", "test"));
-            volume.set_wall_clock(now, Nanos::secs(1_800_000_000));
-            volume.on_time(now + Nanos::secs(3));
-            let core = &volume.core;
-            assert_eq!(core.seconds(), 1_800_000_003, "at {now:?}");
-            core.wall_clock()
-        };
-        assert_eq!(says(Instant::ZERO), says(Instant(123_456_789_123)));
     }
 }

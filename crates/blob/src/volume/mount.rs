@@ -15,7 +15,8 @@
 //!
 //! Holds: `tests/worlds.rs`.
 
-use super::core::{Core, Identity};
+use super::core::Core;
+use super::phase::Identity;
 use super::state::{Extent, State};
 use crate::catalog::{Acquired, Order, OrderError, Reply, SsdRecord};
 use crate::format::block;
@@ -52,7 +53,7 @@ impl Core {
         let acquired = self.acquire().await?;
         let (lock, record) = (&acquired.lock, &acquired.record);
         let identity = Identity { volume: record.id, geometry: record.geometry, generation: lock.generation };
-        self.identity.set(Some(identity));
+        self.phase.begin(identity);
         *self.pool.borrow_mut() = Pool::new(record.geometry, record.id.0);
         self.spawner.spawn(Rc::clone(self).keep_lease());
         self.meet_ssds(&acquired).await;
@@ -68,7 +69,7 @@ impl Core {
             record.meta.iter().copied().filter(|mega| self.pool.borrow().is_up(mega.ssd)).collect();
         *self.journal.copies.borrow_mut() = up;
         self.checkpoint(&[]).await?;
-        self.is_mounted.set(true);
+        self.phase.mounted();
         self.journal.heal_wanted.set(self.journal.copies.borrow().len() < 2);
         self.want_repair();
         self.spawner.spawn(Rc::clone(self).keep_journal());
@@ -78,24 +79,24 @@ impl Core {
     }
 
     async fn acquire(self: &Rc<Self>) -> Result<Acquired, Fault> {
-        let give_up = self.now.get() + self.settings.patience;
-        let in_use_until = self.now.get() + self.settings.lock_patience;
+        let give_up = self.clock.now() + self.settings.patience;
+        let in_use_until = self.clock.now() + self.settings.lock_patience;
         let pause = Nanos(self.settings.ttl.0 / 20);
         loop {
-            let sent = self.now.get();
+            let sent = self.clock.now();
             let (name, who, ttl) = (self.settings.name.clone(), self.settings.who.clone(), self.settings.ttl);
-            match self.order(Order::Acquire { name, who, ttl }).await {
+            match self.orders.send(Order::Acquire { name, who, ttl }).await {
                 Ok(Reply::Acquired(acquired)) => {
                     self.on_lease(sent, acquired.lock.clone());
                     return Ok(*acquired);
                 }
                 Ok(other) => unreachable!("not an answer to Acquire: {other:?}"),
-                Err(OrderError::InUse(_)) if self.now.get() < in_use_until => self.sleep(pause).await,
+                Err(OrderError::InUse(_)) if self.clock.now() < in_use_until => self.clock.sleep(pause).await,
                 Err(OrderError::InUse(_)) => return Err(Fault::InUse),
                 Err(OrderError::Absent) => return Err(Fault::NoVolume),
                 Err(OrderError::Damaged(_)) => return Err(Fault::BadMetadata),
-                Err(_) if self.now.get() >= give_up => return Err(Fault::LeaseUnsure),
-                Err(_) => self.sleep(pause).await,
+                Err(_) if self.clock.now() >= give_up => return Err(Fault::LeaseUnsure),
+                Err(_) => self.clock.sleep(pause).await,
             }
         }
     }
@@ -104,12 +105,12 @@ impl Core {
     async fn meet_ssds(self: &Rc<Self>, acquired: &Acquired) {
         self.know(acquired.ssds.iter().map(|ssd| (ssd.id, ssd.record.clone())).collect());
         let needed: BTreeSet<SsdId> = acquired.owned.iter().map(|mega| mega.ssd).collect();
-        let give_up = self.now.get() + self.settings.connect_patience;
-        self.notify_at(give_up, &self.disk_gate);
+        let give_up = self.clock.now() + self.settings.connect_patience;
+        self.clock.notify_at(give_up, &self.disk_gate);
         self.disk_gate
             .wait(|| {
                 let are_up = needed.iter().all(|ssd| self.pool.borrow().is_up(*ssd));
-                (are_up || self.now.get() >= give_up || self.is_over.get()).then_some(())
+                (are_up || self.clock.now() >= give_up || self.phase.is_over()).then_some(())
             })
             .await;
         let away = needed.into_iter().filter(|ssd| !self.pool.borrow().is_up(*ssd));
@@ -122,7 +123,7 @@ impl Core {
         ssds: &[SsdId],
         find: impl AsyncFn() -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let give_up = self.now.get() + self.settings.patience;
+        let give_up = self.clock.now() + self.settings.patience;
         loop {
             let found = find().await;
             let is_away = matches!(found, Err(Fault::Unreachable));
@@ -135,7 +136,7 @@ impl Core {
     /// These SSDs exist.
     fn know(&self, ssds: Vec<(SsdId, SsdRecord)>) {
         {
-            let mega = self.geometry().mega;
+            let mega = self.phase.geometry().mega;
             let mut pool = self.pool.borrow_mut();
             for (ssd, record) in &ssds {
                 // Mega blobs of another size are not for this volume, but those that it has are.
@@ -146,7 +147,7 @@ impl Core {
         }
         let domains: Vec<_> = ssds.iter().map(|(ssd, record)| (*ssd, record.domain.clone())).collect();
         self.steering.borrow_mut().on_ssds(&domains);
-        self.actions.borrow_mut().push_back(super::Action::Ssds(ssds));
+        self.outbox.push(super::Action::Ssds(ssds));
     }
 
     /// Looks for SSDs that are new, and for where those are that cannot be reached, until the volume is unmounted.
@@ -155,21 +156,21 @@ impl Core {
         let mut pause = LOOK_SOON;
         loop {
             let was_any_away = is_any_away();
-            let at = self.now.get() + if was_any_away { pause } else { LOOK_SELDOM };
-            self.notify_at(at, &self.disk_gate);
-            let is_due = || self.now.get() >= at || self.is_over.get() || is_any_away() && !was_any_away;
+            let at = self.clock.now() + if was_any_away { pause } else { LOOK_SELDOM };
+            self.clock.notify_at(at, &self.disk_gate);
+            let is_due = || self.clock.now() >= at || self.phase.is_over() || is_any_away() && !was_any_away;
             self.disk_gate.wait(|| is_due().then_some(())).await;
-            if self.is_over.get() {
+            if self.phase.is_over() {
                 return;
             }
-            if self.now.get() < at {
+            if self.clock.now() < at {
                 // It has gone just now; most come back where they were.
                 pause = LOOK_SOON;
                 continue;
             }
             pause = Nanos(pause.0 * 2).min(LOOK_SELDOM);
             // A store that does not answer is asked again next time.
-            if let Ok(Reply::Ssds(ssds)) = self.order(Order::Look).await {
+            if let Ok(Reply::Ssds(ssds)) = self.orders.send(Order::Look).await {
                 self.know(ssds.into_iter().map(|ssd| (ssd.id, ssd.record)).collect());
             }
         }
@@ -234,7 +235,7 @@ impl Core {
         for file in open {
             let mut layout = self.find_end(file).await?;
             layout.era = layout.next_era();
-            let micro_blocks = self.geometry().micro_blocks();
+            let micro_blocks = self.phase.geometry().micro_blocks();
             let time = self.state.borrow().files[&file].time;
             // What is freed here is free anyway: the pool is filled after this.
             let record = Record::Layout { file, layout, time };
@@ -257,7 +258,7 @@ impl Core {
     }
 
     async fn find_end(self: &Rc<Self>, file: FileId) -> Result<Layout, Fault> {
-        let micro_blocks = self.geometry().micro_blocks();
+        let micro_blocks = self.phase.geometry().micro_blocks();
         let (mut layout, extents) = {
             let state = self.state.borrow();
             let entry = &state.files[&file];
@@ -329,7 +330,7 @@ impl Core {
     }
 
     fn add_block(&self, layout: &mut Layout, block: u64, end: &End) {
-        let payload = self.geometry().payload();
+        let payload = self.phase.geometry().payload();
         if end.offset < layout.size {
             layout.truncate(end.offset);
         }
@@ -366,7 +367,7 @@ impl Core {
     }
 
     async fn read_end(self: &Rc<Self>, file: FileId, index: u64, place: Place) -> Option<BTreeMap<u64, End>> {
-        let (identity, geometry) = (self.identity(), self.geometry());
+        let (identity, geometry) = (self.phase.identity(), self.phase.geometry());
         let era = self.state.borrow().files.get(&file)?.layout.era;
         let bytes = self.read_micro(Class::Normal, place).await.ok()?;
         let mut blocks = BTreeMap::new();
@@ -389,7 +390,7 @@ impl Core {
     /// Everything that the volume owns and no file uses is free, some of it later.
     fn fill_pool(self: &Rc<Self>, acquired: &Acquired) {
         let used: BTreeSet<Place> = self.state.borrow().places().collect();
-        let (clean, now) = (acquired.record.is_clean, self.now.get());
+        let (clean, now) = (acquired.record.is_clean, self.clock.now());
         let from = if clean { Instant::ZERO } else { now + self.settings.quarantine };
         if !clean {
             // Nor is what is freed soon: the mount before may still write to the ends of its files.
@@ -418,8 +419,8 @@ impl Core {
         // Nothing new is sent; what is on its way ends first, so that it cannot hit the next mount.
         self.end();
         self.io_gate.wait(|| self.ios.borrow().is_empty().then_some(())).await;
-        let is_clean = self.disks.borrow().values().all(|disk| disk.stray_until <= self.now.get());
-        match self.order(Order::Release { lock, is_clean }).await {
+        let is_clean = self.disks.borrow().values().all(|disk| disk.stray_until <= self.clock.now());
+        match self.orders.send(Order::Release { lock, is_clean }).await {
             Ok(_) => Ok(()),
             Err(OrderError::Unavailable(_)) => Err(Fault::LeaseUnsure),
             Err(_) => Err(Fault::Fenced),
@@ -428,8 +429,7 @@ impl Core {
 
     /// Stops all background work.
     pub(crate) fn end(&self) {
-        self.is_over.set(true);
-        self.is_mounted.set(false);
+        self.phase.end();
         self.journal.gate.notify();
         self.disk_gate.notify();
         self.repair_gate.notify();

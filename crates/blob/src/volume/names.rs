@@ -61,8 +61,8 @@ impl Core {
             return Err(Fault::WrongKind);
         }
         self.files.next_file.set(self.files.next_file.get() + 1);
-        let file = FileId::new(self.identity().generation, self.files.next_file.get());
-        let lsn = self.record(&Record::Create { file, path, time: self.seconds() });
+        let file = FileId::new(self.phase.identity().generation, self.files.next_file.get());
+        let lsn = self.record(&Record::Create { file, path, time: self.clock.seconds() });
         let handle = self.open_handle(file, true);
         self.begin_writing(file)?;
         self.with_live(file, |live| live.lsn = live.lsn.max(lsn))?;

@@ -59,7 +59,7 @@ impl Core {
     }
 
     fn pieces(&self, file: FileId, class: Class, offset: u64, end: u64) -> Result<Vec<Piece>, Fault> {
-        let geometry = self.geometry();
+        let geometry = self.phase.geometry();
         let (payload, micro_blocks) = (geometry.payload(), geometry.micro_blocks());
         let blocks_max = (self.settings.read_max.0 / u64::from(geometry.block)).max(1) as usize;
         let lives = self.files.live.borrow();
@@ -120,7 +120,7 @@ impl Core {
 
     /// A repair may move a copy, and its old place may be used anew, while it is read: then its new place is read.
     async fn read_piece(self: &Rc<Self>, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
-        let give_up = self.now.get() + self.settings.patience;
+        let give_up = self.clock.now() + self.settings.patience;
         let mut has_paused = false;
         loop {
             let before = self.good_copies(file, piece.extent);
@@ -133,11 +133,11 @@ impl Core {
             if has_moved || result == Err(Fault::Unreachable) && self.wait_for_one(&ssds, give_up).await {
                 continue;
             }
-            if has_paused || result == Err(Fault::Corrupt) || self.now.get() >= give_up {
+            if has_paused || result == Err(Fault::Corrupt) || self.clock.now() >= give_up {
                 return result;
             }
             // That an SSD has gone may be known a little later than that a read failed.
-            self.sleep(NEWS).await;
+            self.clock.sleep(NEWS).await;
             has_paused = true;
         }
     }
@@ -150,7 +150,7 @@ impl Core {
             let chosen = match up {
                 [true, false] => 0,
                 [false, true] => 1,
-                _ => self.steering.borrow_mut().read(self.wall_clock(), loads),
+                _ => self.steering.borrow_mut().read(self.clock.wall_clock(), loads),
             };
             if chosen == 1 {
                 copies.swap(0, 1);
@@ -189,7 +189,7 @@ impl Core {
         first: u64,
         blocks: &[Wanted],
     ) -> Result<Vec<Vec<u8>>, Fault> {
-        let (identity, geometry) = (self.identity(), self.geometry());
+        let (identity, geometry) = (self.phase.identity(), self.phase.geometry());
         let block = geometry.block as usize;
         for _ in 0..2 {
             let at = geometry.byte_of(place) + first * u64::from(geometry.block);

@@ -32,19 +32,19 @@ impl Core {
     pub(crate) async fn keep_whole(self: Rc<Self>) {
         let mut again = None;
         loop {
-            let is_due = || again.is_some_and(|at| self.now.get() >= at);
-            let is_work = || self.repair_wanted.get() || is_due() || self.is_over.get();
+            let is_due = || again.is_some_and(|at| self.clock.now() >= at);
+            let is_work = || self.repair_wanted.get() || is_due() || self.phase.is_over();
             self.repair_gate.wait(|| is_work().then_some(())).await;
-            if self.is_over.get() || self.is_fenced() {
+            if self.phase.is_over() || self.is_fenced() {
                 return;
             }
-            self.sleep(self.settings.repair_delay).await;
+            self.clock.sleep(self.settings.repair_delay).await;
             self.repair_wanted.set(false);
             let is_whole = self.repair().await.is_ok_and(|report| report.left == 0);
             // What is left is tried again when an SSD comes back, or later.
             again = (!is_whole).then(|| {
-                let at = self.now.get() + Nanos(self.settings.repair_delay.0.saturating_mul(AGAIN));
-                self.notify_at(at, &self.repair_gate);
+                let at = self.clock.now() + Nanos(self.settings.repair_delay.0.saturating_mul(AGAIN));
+                self.clock.notify_at(at, &self.repair_gate);
                 at
             });
         }
@@ -60,7 +60,7 @@ impl Core {
 
     /// How many micro blobs of a file, from the first on, are not being written to.
     fn settled(&self, file: FileId) -> Option<u64> {
-        let micro_blocks = self.geometry().micro_blocks();
+        let micro_blocks = self.phase.geometry().micro_blocks();
         let state = self.state.borrow();
         let entry = state.files.get(&file)?;
         let lives = self.files.live.borrow();
@@ -77,7 +77,7 @@ impl Core {
 
     /// The blocks of a micro blob that hold bytes of the file.
     fn wanted_blocks(&self, layout: &Layout, extent: u64) -> Vec<Wanted> {
-        let (payload, micro_blocks) = (self.geometry().payload(), self.geometry().micro_blocks());
+        let (payload, micro_blocks) = (self.phase.geometry().payload(), self.phase.geometry().micro_blocks());
         let blocks = extent * micro_blocks..(extent + 1) * micro_blocks;
         blocks.filter_map(|index| check::wanted(layout, index, payload)).collect()
     }
@@ -184,7 +184,7 @@ impl Core {
 
     /// Whether a mount would look for the end of the file in this micro blob.
     fn is_walked(&self, file: FileId, index: u64) -> bool {
-        let micro_blocks = self.geometry().micro_blocks();
+        let micro_blocks = self.phase.geometry().micro_blocks();
         let state = self.state.borrow();
         state
             .files
@@ -202,7 +202,7 @@ impl Core {
         source: Place,
         place: Place,
     ) -> Result<(), Fault> {
-        let (identity, geometry) = (self.identity(), self.geometry());
+        let (identity, geometry) = (self.phase.identity(), self.phase.geometry());
         let era = self.state.borrow().files.get(&file).map_or(0, |entry| entry.layout.era);
         let bytes = self.read_micro(Class::Background, source).await.map_err(|_| Fault::Unreachable)?;
         self.trust(file, index, source).await?;
@@ -264,7 +264,7 @@ impl Core {
         source: Place,
         place: Place,
     ) -> Result<(), Fault> {
-        let (identity, geometry) = (self.identity(), self.geometry());
+        let (identity, geometry) = (self.phase.identity(), self.phase.geometry());
         let block = u64::from(geometry.block);
         let (mut from, mut upto) = (u64::MAX, 0);
         for run in wanted.chunk_by(|one, next| one.index + 1 == next.index) {
@@ -317,7 +317,7 @@ impl Core {
             [entry.good(0), entry.good(1)]
         };
         let wanted = self.wanted_blocks(layout, extent);
-        let micro_blocks = self.geometry().micro_blocks();
+        let micro_blocks = self.phase.geometry().micro_blocks();
         let mut corrupt = [0u64; 2];
         for run in wanted.chunk_by(|one, next| one.index + 1 == next.index) {
             for (side, place) in copies.iter().enumerate() {

@@ -79,17 +79,17 @@ impl Core {
     }
 
     async fn reserve_for(self: &Rc<Self>, purpose: Purpose) -> Result<Reserve, Fault> {
-        let give_up = self.now.get() + self.settings.patience;
+        let give_up = self.clock.now() + self.settings.patience;
         let mut has_asked_again = false;
         loop {
             // While another task takes mega blobs, wait for those.
             self.space.gate.wait(|| (!self.space.is_taking.get()).then_some(())).await;
-            let now = self.now.get();
+            let now = self.clock.now();
             let data = match purpose {
                 Purpose::New(data) => data,
                 Purpose::Copy(_) => Data::Bulk,
             };
-            let rank = |ssd| self.steering.borrow().rank(self.wall_clock(), ssd, self.load(ssd), data);
+            let rank = |ssd| self.steering.borrow().rank(self.clock.wall_clock(), ssd, self.load(ssd), data);
             let reserve = match purpose {
                 Purpose::New(_) => self.pool.borrow_mut().reserve(now, rank),
                 Purpose::Copy(other) => self.pool.borrow_mut().reserve_copy(now, other, rank),
@@ -107,7 +107,7 @@ impl Core {
                     if !self.space.freed.borrow().is_empty() {
                         self.reclaim().await?;
                     } else if let Some(until) = until.filter(|&until| until <= give_up && until > now) {
-                        self.sleep_until(until).await;
+                        self.clock.sleep_until(until).await;
                     } else if has_asked_again {
                         return Err(Fault::NoSpace);
                     } else {
@@ -154,7 +154,7 @@ impl Core {
         let Reply::Ssds(ssds) = self.order_locked(|_| Order::Look).await? else {
             unreachable!("Look is answered with SSDs")
         };
-        let (geometry, pool) = (self.geometry(), self.pool.borrow());
+        let (geometry, pool) = (self.phase.geometry(), self.pool.borrow());
         let mut domains: BTreeMap<&str, u64> = BTreeMap::new();
         for ssd in ssds.iter().filter(|ssd| pool.is_up(ssd.id)) {
             let megas = u64::from(pool.megas_of(ssd.id).saturating_sub(ssd.used));
@@ -172,15 +172,15 @@ impl Core {
             self.give_back().await;
             let release = self.pool.borrow().next_release();
             if let Some(at) = release {
-                self.notify_at(at, &self.space.gate);
+                self.clock.notify_at(at, &self.space.gate);
             }
-            let has_left = || release.is_some_and(|at| self.now.get() >= at);
-            let is_work = || !self.space.freed.borrow().is_empty() || has_left() || self.is_over.get();
+            let has_left = || release.is_some_and(|at| self.clock.now() >= at);
+            let is_work = || !self.space.freed.borrow().is_empty() || has_left() || self.phase.is_over();
             self.space.gate.wait(|| is_work().then_some(())).await;
-            if self.is_over.get() || self.is_fenced() {
+            if self.phase.is_over() || self.is_fenced() {
                 return;
             }
-            self.sleep(self.settings.reclaim_delay).await;
+            self.clock.sleep(self.settings.reclaim_delay).await;
             // A failure is not lost: the space stays in the list.
             let _ = self.reclaim().await;
         }
@@ -188,7 +188,7 @@ impl Core {
 
     /// Gives mega blobs back that are wholly free, but for a few.
     async fn give_back(self: &Rc<Self>) {
-        let megas = self.pool.borrow_mut().take_idle(self.now.get(), MEGAS_KEPT);
+        let megas = self.pool.borrow_mut().take_idle(self.clock.now(), MEGAS_KEPT);
         if !megas.is_empty() {
             // If this fails, they stay the volume's, and the next mount finds them.
             let _ = self.order_megas(|lock| Order::GiveBack { lock, megas: megas.clone() }).await;
@@ -208,12 +208,12 @@ impl Core {
         let batch = self.space.freed.borrow().clone();
         let Some(lsn) = batch.iter().map(|freed| freed.lsn).max() else { return Ok(()) };
         self.durable(lsn).await?;
-        let micro = u64::from(self.geometry().micro);
+        let micro = u64::from(self.phase.geometry().micro);
         for freed in &batch {
-            let at = self.geometry().byte_of(freed.place);
+            let at = self.phase.geometry().byte_of(freed.place);
             // Without a trim it is free as well.
             let _ = self.trim_disk(freed.place.ssd, at, micro).await;
-            let from = self.with_disk(freed.place.ssd, |disk| disk.stray_until).max(self.now.get());
+            let from = self.with_disk(freed.place.ssd, |disk| disk.stray_until).max(self.clock.now());
             self.pool.borrow_mut().release(freed.place, from);
         }
         self.space.freed.borrow_mut().drain(..batch.len());

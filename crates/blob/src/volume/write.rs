@@ -47,7 +47,7 @@ impl Core {
             live.layout = layout;
             if is_sealed {
                 // New blocks never share a micro blob with sealed ones: what is behind those need not be looked at.
-                live.layout.next_block = extents * self.geometry().micro_blocks();
+                live.layout.next_block = extents * self.phase.geometry().micro_blocks();
             }
             live
         });
@@ -56,7 +56,7 @@ impl Core {
     }
 
     fn seal_block(&self, file: FileId, of: (u64, u32), offset: u64, payload: &[u8], out: &mut Vec<u8>) {
-        let identity = self.identity();
+        let identity = self.phase.identity();
         let header = Header {
             volume: identity.volume,
             file,
@@ -94,7 +94,7 @@ impl Core {
     }
 
     fn take_bytes(self: &Rc<Self>, file: FileId, mut bytes: &[u8]) -> Result<(), Fault> {
-        let room = self.geometry().payload() as usize;
+        let room = self.phase.geometry().payload() as usize;
         while !bytes.is_empty() {
             let taken = self.with_live(file, |live| {
                 if live.tail.is_empty() {
@@ -153,14 +153,14 @@ impl Core {
             (live.full_first, live.full_offset) = (index, live.tail_offset);
         }
         let tail = std::mem::take(&mut live.tail);
-        live.must_begin_run |= (tail.len() as u64) < self.geometry().payload();
+        live.must_begin_run |= (tail.len() as u64) < self.phase.geometry().payload();
         if live.is_tail_dirty {
             self.seal_block(file, (index, live.layout.era), live.tail_offset, &tail, &mut live.full);
         }
         live.is_tail_dirty = false;
         live.layout.next_block += 1;
         let is_full = live.full.len() as u64 >= self.settings.write_max.0;
-        if is_full || live.layout.next_block.is_multiple_of(self.geometry().micro_blocks()) {
+        if is_full || live.layout.next_block.is_multiple_of(self.phase.geometry().micro_blocks()) {
             Core::cut_unit(live);
         }
     }
@@ -240,8 +240,8 @@ impl Core {
     }
 
     async fn send_waiting(self: &Rc<Self>, file: FileId) -> Result<(), Fault> {
-        let micro_blocks = self.geometry().micro_blocks();
-        let block = u64::from(self.geometry().block);
+        let micro_blocks = self.phase.geometry().micro_blocks();
+        let block = u64::from(self.phase.geometry().block);
         loop {
             let next = self.with_live(file, |live| {
                 let mut waiting = live.units.iter().filter(|(_, unit)| unit.state == UnitState::Waiting);
@@ -259,7 +259,7 @@ impl Core {
             }
             // A block goes out again only after its last write has ended for good: else the older could overtake.
             if let Some(until) = self.risk_of(file, id, first, end) {
-                self.sleep_until(until).await;
+                self.clock.sleep_until(until).await;
             }
             self.files
                 .gate
@@ -297,7 +297,7 @@ impl Core {
 
     /// Until when another write of these blocks, which was given up, may still happen.
     fn risk_of(&self, file: FileId, id: u64, first: u64, end: u64) -> Option<Instant> {
-        let now = self.now.get();
+        let now = self.clock.now();
         let risk = self.with_live(file, |live| {
             live.risks.retain(|risk| risk.until > now);
             let overlapping =
@@ -376,8 +376,8 @@ impl Core {
             Err(fault) => {
                 if let Some(unit) = live.units.get_mut(&id) {
                     unit.state = UnitState::Failed(fault);
-                    let end = first + (bytes.len() / self.geometry().block as usize) as u64;
-                    let until = self.now.get() + self.settings.quarantine;
+                    let end = first + (bytes.len() / self.phase.geometry().block as usize) as u64;
+                    let until = self.clock.now() + self.settings.quarantine;
                     live.risks.push(Risk { unit: id, first, end, until });
                 }
             }
@@ -394,12 +394,12 @@ impl Core {
         bytes: &Arc<Vec<u8>>,
         is_durable: bool,
     ) -> Result<(), Fault> {
-        let micro_blocks = self.geometry().micro_blocks();
+        let micro_blocks = self.phase.geometry().micro_blocks();
         let index = first / micro_blocks;
-        let within = first % micro_blocks * u64::from(self.geometry().block);
+        let within = first % micro_blocks * u64::from(self.phase.geometry().block);
         let copies = self.good_copies(file, index);
         let writes = copies.iter().map(|&(_, place)| async move {
-            let (at, bytes) = (self.geometry().byte_of(place) + within, Arc::clone(bytes));
+            let (at, bytes) = (self.phase.geometry().byte_of(place) + within, Arc::clone(bytes));
             if is_durable {
                 self.write_durably(place.ssd, class, at, bytes).await.map(|()| None)
             } else {
@@ -590,8 +590,8 @@ impl Core {
             live.layout.era = live.layout.next_era();
             live.layout.clone()
         })?;
-        let lsn = self.record(&Record::Layout { file, layout, time: self.seconds() });
-        let micro_blocks = self.geometry().micro_blocks();
+        let lsn = self.record(&Record::Layout { file, layout, time: self.clock.seconds() });
+        let micro_blocks = self.phase.geometry().micro_blocks();
         self.with_live(file, |live| {
             live.lsn = live.lsn.max(lsn);
             live.layout.next_block = live.layout.next_block.next_multiple_of(micro_blocks);
@@ -666,7 +666,7 @@ impl Core {
                 .wait(|| (self.with_live(file, |live| live.is_extending) != Ok(true)).then_some(()))
                 .await;
             let Some(layout) = self.with_live(file, |live| self.end_micro(live))? else { continue };
-            let lsn = self.record(&Record::Layout { file, layout, time: self.seconds() });
+            let lsn = self.record(&Record::Layout { file, layout, time: self.clock.seconds() });
             self.with_live(file, |live| live.lsn = live.lsn.max(lsn))?;
             return self.written(lsn).await;
         }
@@ -683,7 +683,8 @@ impl Core {
         live.must_begin_run = true;
         live.layout.era = live.layout.next_era();
         let layout = live.layout.clone();
-        live.layout.next_block = live.layout.next_block.next_multiple_of(self.geometry().micro_blocks());
+        live.layout.next_block =
+            live.layout.next_block.next_multiple_of(self.phase.geometry().micro_blocks());
         Some(layout)
     }
 
@@ -708,7 +709,7 @@ impl Core {
             && self.state.borrow().files.contains_key(&file)
         {
             layout.era = layout.next_era();
-            self.record(&Record::Layout { file, layout, time: self.seconds() });
+            self.record(&Record::Layout { file, layout, time: self.clock.seconds() });
             self.files.live.borrow_mut().remove(&file);
             self.repair_ended(file);
         }
