@@ -5,7 +5,7 @@
 //! ```
 
 use super::core::Core;
-use super::disk::Sequence;
+use super::disks::Sequence;
 use super::journal::Lsn;
 use crate::format::record::Layout;
 use crate::task::Gate;

@@ -15,8 +15,8 @@
 //!
 //! Holds: what was acknowledged is found again (`tests/worlds.rs`).
 
-use super::core::{Core, WriteError};
-use super::disk::Sequence;
+use super::core::Core;
+use super::disks::{Sequence, WriteError};
 use crate::catalog::{Order, Reply};
 use crate::format::record::Record;
 use crate::format::stream::{self, Journal};
@@ -120,7 +120,7 @@ impl Core {
             .wait(|| {
                 if reached(journal) >= lsn {
                     Some(Ok(()))
-                } else if self.is_fenced() {
+                } else if self.lease.is_fenced() {
                     Some(Err(Fault::Fenced))
                 } else if journal.failures.get() > failures || self.phase.is_over() {
                     Some(Err(journal.fault.get().unwrap_or(Fault::NotMounted)))
@@ -149,10 +149,10 @@ impl Core {
                         || journal.durable.get() < journal.want_durable.get()
                         || journal.must_checkpoint.get()
                         || journal.heal_wanted.get();
-                    (is_work || self.phase.is_over() || self.is_fenced()).then_some(())
+                    (is_work || self.phase.is_over() || self.lease.is_fenced()).then_some(())
                 })
                 .await;
-            if self.phase.is_over() || self.is_fenced() {
+            if self.phase.is_over() || self.lease.is_fenced() {
                 journal.gate.notify();
                 return;
             }
@@ -165,7 +165,7 @@ impl Core {
 
     async fn journal_turn(self: &Rc<Self>) -> Result<(), Fault> {
         let journal = &self.journal;
-        self.may_write().await?;
+        self.lease.may_write().await?;
         if journal.heal_wanted.take() && !self.has_two_copies() {
             let healed = self.heal_metadata().await;
             journal.heals.set(journal.heals.get() + 1);
@@ -223,8 +223,8 @@ impl Core {
     async fn flush_copies(self: &Rc<Self>) -> Result<bool, Fault> {
         let unflushed = std::mem::take(&mut *self.journal.unflushed.borrow_mut());
         let flushes = unflushed.iter().map(|(mega, &(first, last, is_lost))| async move {
-            let result = self.flush_disk(mega.ssd, last).await;
-            (result, is_lost || self.with_disk(mega.ssd, |disk| disk.may_lack(first, last)))
+            let result = self.disks.flush(mega.ssd, last).await;
+            (result, is_lost || self.disks.may_lack(mega.ssd, first, last))
         });
         let ends = join(flushes).await;
         let lost: Vec<Mega> =
@@ -245,7 +245,7 @@ impl Core {
         let writes = copies.iter().map(|mega| {
             let start = self.phase.geometry().slot_byte(*mega, generation)
                 + at * u64::from(self.phase.geometry().block);
-            self.write_disk(mega.ssd, Class::Urgent, start, Arc::clone(&bytes))
+            self.disks.write(mega.ssd, Class::Urgent, start, Arc::clone(&bytes))
         });
         let ends = join(writes).await;
         let mut written = Written { lost: Vec::new(), sequences: Vec::new() };
@@ -276,7 +276,7 @@ impl Core {
     }
 
     async fn publish(self: &Rc<Self>, copies: Vec<Mega>) -> Result<(), Fault> {
-        self.order_locked(|lock| Order::Publish { lock, meta: copies.clone() }).await?;
+        self.lease.order(|lock| Order::Publish { lock, meta: copies.clone() }).await?;
         *self.journal.copies.borrow_mut() = copies;
         Ok(())
     }
@@ -306,7 +306,7 @@ impl Core {
         let number = if tried > current { tried + 2 } else { current + 1 };
         journal.attempted.set(number);
         self.clock.sleep_until(journal.risky_until.get()[number as usize % 2]).await;
-        self.may_write().await?;
+        self.lease.may_write().await?;
         let next = Journal { checkpoint: number, ..self.current_journal() };
         let upto = journal.appended.get();
         journal.pending.borrow_mut().clear();
@@ -380,9 +380,9 @@ impl Core {
             }
         }
         last.retain(|(mega, ..)| copies.contains(mega));
-        let ends = join(last.iter().map(|&(mega, _, to)| self.flush_disk(mega.ssd, to))).await;
+        let ends = join(last.iter().map(|&(mega, _, to)| self.disks.flush(mega.ssd, to))).await;
         for ((mega, from, to), end) in last.into_iter().zip(ends) {
-            if end.is_err() || self.with_disk(mega.ssd, |disk| disk.may_lack(from, to)) {
+            if end.is_err() || self.disks.may_lack(mega.ssd, from, to) {
                 copies.retain(|copy| *copy != mega);
             }
         }
@@ -404,7 +404,10 @@ impl Core {
         journal.heal_wanted.set(true);
         journal.gate.notify();
         let is_over = || {
-            journal.heals.get() > before || self.has_two_copies() || self.phase.is_over() || self.is_fenced()
+            journal.heals.get() > before
+                || self.has_two_copies()
+                || self.phase.is_over()
+                || self.lease.is_fenced()
         };
         journal.gate.wait(|| is_over().then_some(())).await;
     }

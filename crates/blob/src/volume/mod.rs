@@ -11,7 +11,7 @@
 mod check;
 mod clock;
 mod core;
-mod disk;
+mod disks;
 mod files;
 mod journal;
 mod lease;
@@ -21,6 +21,7 @@ mod outbox;
 mod phase;
 mod read;
 mod repair;
+mod repair_signal;
 mod settings;
 mod space;
 mod state;
@@ -34,7 +35,7 @@ use crate::catalog::{Order, OrderError, Reply, SsdRecord};
 use crate::steer::Slow;
 use crate::task::Tasks;
 use crate::{Fault, FileId, SsdId};
-use core::{Core, IoEnd};
+use core::Core;
 use std::rc::Rc;
 use std::sync::Arc;
 use units::{Instant, Nanos};
@@ -388,9 +389,7 @@ impl Volume {
     /// An IO has ended, on the connection of this epoch. A read has its bytes.
     pub fn on_io(&mut self, now: Instant, id: IoId, epoch: u64, result: Result<Vec<u8>, IoFault>) {
         self.core.clock.set_now(now);
-        let answer = self.core.ios.borrow_mut().remove(&id);
-        answer.expect("an IO ends once").give(IoEnd { epoch, result });
-        self.core.io_gate.notify();
+        self.core.disks.on_io(id, epoch, result);
         self.tasks.run();
     }
 
@@ -404,29 +403,17 @@ impl Volume {
     /// An SSD can be reached, or not any more. The epoch grows with every new connection.
     pub fn on_ssd(&mut self, now: Instant, ssd: SsdId, is_up: bool, epoch: u64) {
         self.core.clock.set_now(now);
-        let is_back = self.core.with_disk(ssd, |disk| {
-            disk.on_epoch(epoch);
-            let is_back = is_up && !disk.is_up;
-            disk.is_up = is_up;
-            if is_up {
-                disk.away_since = None;
-            }
-            is_back
-        });
-        if !is_up {
-            self.core.note_away(ssd);
-        }
+        let is_back = self.core.disks.on_reach(ssd, is_up, epoch);
         self.core.pool.borrow_mut().set_up(ssd, is_up);
-        self.core.disk_gate.notify();
         if is_back && self.core.phase.is_mounted() {
-            self.core.want_repair();
+            self.core.repair.set();
         }
         self.tasks.run();
     }
 
     /// The switch in front of an SSD gives this credit, and says whether the SSD is slow.
     pub fn on_told(&mut self, ssd: SsdId, credit: Option<u32>, slow: Option<Slow>) {
-        self.core.with_disk(ssd, |disk| (disk.credit, disk.slow) = (credit, slow));
+        self.core.disks.on_told(ssd, credit, slow);
     }
 
     /// It is now `now`.
@@ -449,7 +436,7 @@ impl Volume {
 
     /// Another client has the volume: nothing will be acknowledged any more.
     pub fn is_fenced(&self) -> bool {
-        self.core.is_fenced()
+        self.core.lease.is_fenced()
     }
 }
 

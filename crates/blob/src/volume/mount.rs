@@ -55,7 +55,7 @@ impl Core {
         let identity = Identity { volume: record.id, geometry: record.geometry, generation: lock.generation };
         self.phase.begin(identity);
         *self.pool.borrow_mut() = Pool::new(record.geometry, record.id.0);
-        self.spawner.spawn(Rc::clone(self).keep_lease());
+        self.spawner.spawn(Rc::clone(&self.lease).keep());
         self.meet_ssds(&acquired).await;
         self.spawner.spawn(Rc::clone(self).keep_known());
         if record.meta_generation.0 != 0 {
@@ -71,7 +71,7 @@ impl Core {
         self.checkpoint(&[]).await?;
         self.phase.mounted();
         self.journal.heal_wanted.set(self.journal.copies.borrow().len() < 2);
-        self.want_repair();
+        self.repair.set();
         self.spawner.spawn(Rc::clone(self).keep_journal());
         self.spawner.spawn(Rc::clone(self).keep_space());
         self.spawner.spawn(Rc::clone(self).keep_whole());
@@ -87,7 +87,7 @@ impl Core {
             let (name, who, ttl) = (self.settings.name.clone(), self.settings.who.clone(), self.settings.ttl);
             match self.orders.send(Order::Acquire { name, who, ttl }).await {
                 Ok(Reply::Acquired(acquired)) => {
-                    self.on_lease(sent, acquired.lock.clone());
+                    self.lease.on_granted(sent, acquired.lock.clone());
                     return Ok(*acquired);
                 }
                 Ok(other) => unreachable!("not an answer to Acquire: {other:?}"),
@@ -106,15 +106,11 @@ impl Core {
         self.know(acquired.ssds.iter().map(|ssd| (ssd.id, ssd.record.clone())).collect());
         let needed: BTreeSet<SsdId> = acquired.owned.iter().map(|mega| mega.ssd).collect();
         let give_up = self.clock.now() + self.settings.connect_patience;
-        self.clock.notify_at(give_up, &self.disk_gate);
-        self.disk_gate
-            .wait(|| {
-                let are_up = needed.iter().all(|ssd| self.pool.borrow().is_up(*ssd));
-                (are_up || self.clock.now() >= give_up || self.phase.is_over()).then_some(())
-            })
-            .await;
+        let are_up = || needed.iter().all(|ssd| self.pool.borrow().is_up(*ssd));
+        let is_over = || self.clock.now() >= give_up || self.phase.is_over();
+        self.disks.reach_until(give_up, || are_up() || is_over()).await;
         let away = needed.into_iter().filter(|ssd| !self.pool.borrow().is_up(*ssd));
-        away.for_each(|ssd| self.note_away(ssd));
+        away.for_each(|ssd| self.disks.note_away(ssd));
     }
 
     /// Looks for what is on these SSDs; waits for those that are away if it cannot be reached.
@@ -127,7 +123,7 @@ impl Core {
         loop {
             let found = find().await;
             let is_away = matches!(found, Err(Fault::Unreachable));
-            if !is_away || !self.wait_for_one(ssds, give_up).await {
+            if !is_away || !self.disks.wait_for_one(ssds, give_up).await {
                 return found;
             }
         }
@@ -142,24 +138,23 @@ impl Core {
                 // Mega blobs of another size are not for this volume, but those that it has are.
                 let fits = record.mega == mega;
                 pool.add_ssd(*ssd, &record.domain, if fits { record.megas() } else { 0 });
-                pool.set_up(*ssd, self.with_disk(*ssd, |disk| disk.is_up));
+                pool.set_up(*ssd, self.disks.is_up(*ssd));
             }
         }
         let domains: Vec<_> = ssds.iter().map(|(ssd, record)| (*ssd, record.domain.clone())).collect();
-        self.steering.borrow_mut().on_ssds(&domains);
+        self.disks.know(&domains);
         self.outbox.push(super::Action::Ssds(ssds));
     }
 
     /// Looks for SSDs that are new, and for where those are that cannot be reached, until the volume is unmounted.
     async fn keep_known(self: Rc<Self>) {
-        let is_any_away = || self.disks.borrow().values().any(|disk| !disk.is_up);
+        let is_any_away = || self.disks.is_any_away();
         let mut pause = LOOK_SOON;
         loop {
             let was_any_away = is_any_away();
             let at = self.clock.now() + if was_any_away { pause } else { LOOK_SELDOM };
-            self.clock.notify_at(at, &self.disk_gate);
             let is_due = || self.clock.now() >= at || self.phase.is_over() || is_any_away() && !was_any_away;
-            self.disk_gate.wait(|| is_due().then_some(())).await;
+            self.disks.reach_until(at, is_due).await;
             if self.phase.is_over() {
                 return;
             }
@@ -196,7 +191,7 @@ impl Core {
         let (record, geometry) = (&acquired.record, acquired.record.geometry);
         let slot = geometry.slot_byte(mega, record.meta_generation);
         let block = u64::from(geometry.block);
-        let read = self.read_disk(mega.ssd, Class::Normal, slot, 2 * geometry.block).await;
+        let read = self.disks.read(mega.ssd, Class::Normal, slot, 2 * geometry.block).await;
         let bytes = read.map_err(|_| Fault::Unreachable)?;
         let mut superblocks: Vec<Superblock> = bytes
             .chunks(block as usize)
@@ -212,7 +207,7 @@ impl Core {
             'journal: while found.blocks < half_blocks {
                 let count = chunk_blocks.min(half_blocks - found.blocks);
                 let at = start + found.blocks * block;
-                let read = self.read_disk(mega.ssd, Class::Normal, at, (count * block) as u32).await;
+                let read = self.disks.read(mega.ssd, Class::Normal, at, (count * block) as u32).await;
                 for bytes in read.map_err(|_| Fault::Unreachable)?.chunks(block as usize) {
                     let Some(payload) = superblock.journal.open(bytes, found.blocks) else { break 'journal };
                     found.stream.extend_from_slice(payload);
@@ -244,15 +239,7 @@ impl Core {
         // What was found must not be lost in a power loss, since it is recorded now.
         let ssds: BTreeSet<SsdId> = self.state.borrow().places().map(|place| place.ssd).collect();
         for ssd in ssds.into_iter().filter(|ssd| self.pool.borrow().is_up(*ssd)) {
-            // Writes of the mount before are not counted here, so the flush is sent in any case.
-            let (from, upto) = self.with_disk(ssd, |disk| {
-                disk.written += 1;
-                (disk.flushed + 1, disk.written)
-            });
-            self.flush_disk(ssd, upto).await.map_err(|_| Fault::Unreachable)?;
-            if self.with_disk(ssd, |disk| disk.may_lack(from, upto)) {
-                return Err(Fault::Unreachable);
-            }
+            self.disks.harden_all(ssd).await?;
         }
         Ok(())
     }
@@ -369,7 +356,7 @@ impl Core {
     async fn read_end(self: &Rc<Self>, file: FileId, index: u64, place: Place) -> Option<BTreeMap<u64, End>> {
         let (identity, geometry) = (self.phase.identity(), self.phase.geometry());
         let era = self.state.borrow().files.get(&file)?.layout.era;
-        let bytes = self.read_micro(Class::Normal, place).await.ok()?;
+        let bytes = self.disks.read_micro(Class::Normal, place).await.ok()?;
         let mut blocks = BTreeMap::new();
         for (within, bytes) in (0..).zip(bytes.chunks(geometry.block as usize)) {
             let block = index * geometry.micro_blocks() + within;
@@ -395,7 +382,7 @@ impl Core {
         if !clean {
             // Nor is what is freed soon: the mount before may still write to the ends of its files.
             for ssd in acquired.ssds.iter().map(|ssd| ssd.id) {
-                self.with_disk(ssd, |disk| disk.stray_until = disk.stray_until.max(from));
+                self.disks.note_stray(ssd, from);
             }
         }
         let mut pool = self.pool.borrow_mut();
@@ -415,11 +402,11 @@ impl Core {
             }
         }
         self.sync_names().await?;
-        let lock = self.lease.lock.borrow().clone().ok_or(Fault::NotMounted)?;
+        let lock = self.lease.lock()?;
         // Nothing new is sent; what is on its way ends first, so that it cannot hit the next mount.
         self.end();
-        self.io_gate.wait(|| self.ios.borrow().is_empty().then_some(())).await;
-        let is_clean = self.disks.borrow().values().all(|disk| disk.stray_until <= self.clock.now());
+        self.disks.idle().await;
+        let is_clean = self.disks.is_calm();
         match self.orders.send(Order::Release { lock, is_clean }).await {
             Ok(_) => Ok(()),
             Err(OrderError::Unavailable(_)) => Err(Fault::LeaseUnsure),
@@ -431,9 +418,9 @@ impl Core {
     pub(crate) fn end(&self) {
         self.phase.end();
         self.journal.gate.notify();
-        self.disk_gate.notify();
-        self.repair_gate.notify();
+        self.disks.stop();
+        self.repair.gate().notify();
         self.stop_space();
-        self.stop_lease();
+        self.lease.stop();
     }
 }

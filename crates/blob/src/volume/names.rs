@@ -46,16 +46,16 @@ impl Core {
 
     /// Records a change and waits until a crash of this client does not lose it.
     async fn change(self: &Rc<Self>, record: Record) -> Result<(), Fault> {
-        self.may_write().await?;
+        self.lease.may_write().await?;
         let lsn = self.record(&record);
         self.written(lsn).await?;
-        self.may_write().await
+        self.lease.may_write().await
     }
 
     /// A new file to write to, even if the name exists. Who has the old one open keeps it.
     pub(crate) async fn create(self: &Rc<Self>, path: &str) -> Result<HandleId, Fault> {
         let path = normal(path)?;
-        self.may_write().await?;
+        self.lease.may_write().await?;
         self.check_parent(&path)?;
         if self.node(&path) == Some(Node::Dir) {
             return Err(Fault::WrongKind);
@@ -68,7 +68,7 @@ impl Core {
         self.with_live(file, |live| live.lsn = live.lsn.max(lsn))?;
         let mut result = self.written(lsn).await;
         if result.is_ok() {
-            result = self.may_write().await;
+            result = self.lease.may_write().await;
         }
         match result {
             Ok(()) => Ok(handle),
@@ -187,7 +187,7 @@ impl Core {
     /// All changes of names so far survive power losses.
     pub(crate) async fn sync_names(self: &Rc<Self>) -> Result<(), Fault> {
         self.durable(self.journal.appended.get()).await?;
-        self.may_write().await
+        self.lease.may_write().await
     }
 }
 

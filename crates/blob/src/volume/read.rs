@@ -130,7 +130,8 @@ impl Core {
             }
             let has_moved = self.good_copies(file, piece.extent) != before;
             let ssds: Vec<SsdId> = before.iter().map(|(_, place)| place.ssd).collect();
-            if has_moved || result == Err(Fault::Unreachable) && self.wait_for_one(&ssds, give_up).await {
+            if has_moved || result == Err(Fault::Unreachable) && self.disks.wait_for_one(&ssds, give_up).await
+            {
                 continue;
             }
             if has_paused || result == Err(Fault::Corrupt) || self.clock.now() >= give_up {
@@ -145,13 +146,7 @@ impl Core {
     async fn read_piece_once(self: &Rc<Self>, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
         let mut copies = self.good_copies(file, piece.extent);
         if let [one, other] = copies[..] {
-            let loads = [one, other].map(|(_, place)| (place.ssd, self.load(place.ssd)));
-            let up = loads.map(|(ssd, _)| self.with_disk(ssd, |disk| disk.is_up));
-            let chosen = match up {
-                [true, false] => 0,
-                [false, true] => 1,
-                _ => self.steering.borrow_mut().read(self.clock.wall_clock(), loads),
-            };
+            let chosen = self.disks.choose([one, other].map(|(_, place)| place.ssd));
             if chosen == 1 {
                 copies.swap(0, 1);
             }
@@ -193,7 +188,7 @@ impl Core {
         let block = geometry.block as usize;
         for _ in 0..2 {
             let at = geometry.byte_of(place) + first * u64::from(geometry.block);
-            let read = self.read_disk(place.ssd, class, at, (blocks.len() * block) as u32).await;
+            let read = self.disks.read(place.ssd, class, at, (blocks.len() * block) as u32).await;
             let bytes = read.map_err(|_| Fault::Unreachable)?;
             let payloads: Option<Vec<Vec<u8>>> = bytes
                 .chunks(block)

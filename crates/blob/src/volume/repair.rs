@@ -10,8 +10,8 @@
 
 use super::Report;
 use super::check::{self, Wanted};
-use super::core::{Core, WriteError};
-use super::disk::Sequence;
+use super::core::Core;
+use super::disks::{Sequence, WriteError};
 use super::state::Extent;
 use crate::format::record::{Layout, Record};
 use crate::{Class, Fault, FileId, Place};
@@ -23,28 +23,22 @@ use units::Nanos;
 const AGAIN: u64 = 30;
 
 impl Core {
-    pub(crate) fn want_repair(&self) {
-        self.repair_wanted.set(true);
-        self.repair_gate.notify();
-    }
-
     /// Repairs whenever there is something to repair, for as long as the volume is mounted.
     pub(crate) async fn keep_whole(self: Rc<Self>) {
         let mut again = None;
         loop {
             let is_due = || again.is_some_and(|at| self.clock.now() >= at);
-            let is_work = || self.repair_wanted.get() || is_due() || self.phase.is_over();
-            self.repair_gate.wait(|| is_work().then_some(())).await;
-            if self.phase.is_over() || self.is_fenced() {
+            self.repair.wait(|| is_due() || self.phase.is_over()).await;
+            if self.phase.is_over() || self.lease.is_fenced() {
                 return;
             }
             self.clock.sleep(self.settings.repair_delay).await;
-            self.repair_wanted.set(false);
+            self.repair.clear();
             let is_whole = self.repair().await.is_ok_and(|report| report.left == 0);
             // What is left is tried again when an SSD comes back, or later.
             again = (!is_whole).then(|| {
                 let at = self.clock.now() + Nanos(self.settings.repair_delay.0.saturating_mul(AGAIN));
-                self.clock.notify_at(at, &self.repair_gate);
+                self.clock.notify_at(at, self.repair.gate());
                 at
             });
         }
@@ -126,7 +120,7 @@ impl Core {
                 let state = self.state.borrow();
                 let extent = state.files.get(&file).and_then(|entry| entry.extents.get(index as usize));
                 let Some(extent) = extent else { return Ok(()) };
-                let there = |side: usize| extent.good(side).filter(|place| !self.is_gone(place.ssd));
+                let there = |side: usize| extent.good(side).filter(|place| !self.disks.is_gone(place.ssd));
                 let lacking = (0..2).find(|&side| extent.good(side).is_none());
                 // Of two that are gone, both may come back.
                 let lacking = lacking
@@ -161,8 +155,9 @@ impl Core {
     fn is_source(&self, file: FileId, index: u64, side: usize, source: Place) -> bool {
         let state = self.state.borrow();
         let extent = state.files.get(&file).and_then(|entry| entry.extents.get(index as usize));
-        let is_lacking =
-            |side: usize, extent: &Extent| extent.good(side).is_none_or(|place| self.is_gone(place.ssd));
+        let is_lacking = |side: usize, extent: &Extent| {
+            extent.good(side).is_none_or(|place| self.disks.is_gone(place.ssd))
+        };
         extent.is_some_and(|extent| extent.good(1 - side) == Some(source) && is_lacking(side, extent))
     }
 
@@ -204,7 +199,7 @@ impl Core {
     ) -> Result<(), Fault> {
         let (identity, geometry) = (self.phase.identity(), self.phase.geometry());
         let era = self.state.borrow().files.get(&file).map_or(0, |entry| entry.layout.era);
-        let bytes = self.read_micro(Class::Background, source).await.map_err(|_| Fault::Unreachable)?;
+        let bytes = self.disks.read_micro(Class::Background, source).await.map_err(|_| Fault::Unreachable)?;
         self.trust(file, index, source).await?;
         let mut blocks = (index * geometry.micro_blocks()..).zip(bytes.chunks(geometry.block as usize));
         let is_good = |(index, bytes): (u64, &[u8])| {
@@ -221,7 +216,7 @@ impl Core {
             (first, last) = (first.min(sequence), last.max(sequence));
             at += piece.len() as u64;
         }
-        self.harden(place, first, last).await
+        self.disks.harden(place.ssd, first, last).await
     }
 
     /// Fails if writes to this copy may have been lost in a power loss before it was read: an older version of a block looks like a good one.
@@ -234,26 +229,16 @@ impl Core {
         if entry.is_lost {
             Err(Fault::Unreachable)
         } else {
-            self.harden(place, entry.first, entry.last).await
+            self.disks.harden(place.ssd, entry.first, entry.last).await
         }
     }
 
     /// Writes a part of a new copy.
     async fn write_copy(self: &Rc<Self>, place: Place, at: u64, bytes: Vec<u8>) -> Result<Sequence, Fault> {
-        match self.write_disk(place.ssd, Class::Background, at, Arc::new(bytes)).await {
+        match self.disks.write(place.ssd, Class::Background, at, Arc::new(bytes)).await {
             Ok(sequence) => sequence.ok_or(Fault::Unreachable),
             Err(WriteError::Lease(fault)) => Err(fault),
             Err(WriteError::Disk(_)) => Err(Fault::Unreachable),
-        }
-    }
-
-    /// Makes writes to a place durable.
-    async fn harden(&self, place: Place, first: Sequence, last: Sequence) -> Result<(), Fault> {
-        self.flush_disk(place.ssd, last).await.map_err(|_| Fault::Unreachable)?;
-        if self.with_disk(place.ssd, |disk| disk.may_lack(first, last)) {
-            Err(Fault::Unreachable)
-        } else {
-            Ok(())
         }
     }
 
@@ -271,7 +256,8 @@ impl Core {
             let within = run[0].index % geometry.micro_blocks() * block;
             let length = run.len() as u32 * geometry.block;
             let read = self
-                .read_disk(source.ssd, Class::Background, geometry.byte_of(source) + within, length)
+                .disks
+                .read(source.ssd, Class::Background, geometry.byte_of(source) + within, length)
                 .await;
             let bytes = read.map_err(|_| Fault::Unreachable)?;
             let mut checked = bytes.chunks(block as usize).zip(run);
@@ -282,7 +268,7 @@ impl Core {
             let sequence = self.write_copy(place, at, bytes).await?;
             (from, upto) = (from.min(sequence), upto.max(sequence));
         }
-        self.harden(place, from, upto).await
+        self.disks.harden(place.ssd, from, upto).await
     }
 
     /// Checks every copy of every block, and repairs what is not as it was written.

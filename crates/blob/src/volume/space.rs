@@ -89,7 +89,7 @@ impl Core {
                 Purpose::New(data) => data,
                 Purpose::Copy(_) => Data::Bulk,
             };
-            let rank = |ssd| self.steering.borrow().rank(self.clock.wall_clock(), ssd, self.load(ssd), data);
+            let rank = |ssd| self.disks.rank(ssd, data);
             let reserve = match purpose {
                 Purpose::New(_) => self.pool.borrow_mut().reserve(now, rank),
                 Purpose::Copy(other) => self.pool.borrow_mut().reserve_copy(now, other, rank),
@@ -125,7 +125,7 @@ impl Core {
     /// answer was lost could hit mega blobs that were given out in between.
     pub(crate) async fn order_megas(self: &Rc<Self>, order: impl Fn(Lock) -> Order) -> Result<Reply, Fault> {
         self.space.gate.wait(|| (!self.space.is_ordering.replace(true)).then_some(())).await;
-        let result = self.order_locked(order).await;
+        let result = self.lease.order(order).await;
         self.space.is_ordering.set(false);
         self.space.gate.notify();
         result
@@ -151,7 +151,7 @@ impl Core {
     /// How many bytes files may still take, as far as SSDs can be reached, and if nobody else takes what they have: a pair of micro blobs
     /// on two domains for each block, or one on the only domain that is left. What waits to be trimmed does not count.
     pub(crate) async fn free_bytes(self: &Rc<Self>) -> Result<u64, Fault> {
-        let Reply::Ssds(ssds) = self.order_locked(|_| Order::Look).await? else {
+        let Reply::Ssds(ssds) = self.lease.order(|_| Order::Look).await? else {
             unreachable!("Look is answered with SSDs")
         };
         let (geometry, pool) = (self.phase.geometry(), self.pool.borrow());
@@ -177,7 +177,7 @@ impl Core {
             let has_left = || release.is_some_and(|at| self.clock.now() >= at);
             let is_work = || !self.space.freed.borrow().is_empty() || has_left() || self.phase.is_over();
             self.space.gate.wait(|| is_work().then_some(())).await;
-            if self.phase.is_over() || self.is_fenced() {
+            if self.phase.is_over() || self.lease.is_fenced() {
                 return;
             }
             self.clock.sleep(self.settings.reclaim_delay).await;
@@ -212,8 +212,8 @@ impl Core {
         for freed in &batch {
             let at = self.phase.geometry().byte_of(freed.place);
             // Without a trim it is free as well.
-            let _ = self.trim_disk(freed.place.ssd, at, micro).await;
-            let from = self.with_disk(freed.place.ssd, |disk| disk.stray_until).max(self.clock.now());
+            let _ = self.disks.trim(freed.place.ssd, at, micro).await;
+            let from = self.disks.stray_until(freed.place.ssd).max(self.clock.now());
             self.pool.borrow_mut().release(freed.place, from);
         }
         self.space.freed.borrow_mut().drain(..batch.len());

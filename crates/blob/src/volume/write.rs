@@ -13,8 +13,8 @@
 //!
 //! Holds: `tests/worlds.rs`; `tests/files.rs` counts the writes and flushes of a sync.
 
-use super::core::{Core, WriteError};
-use super::disk::Sequence;
+use super::core::Core;
+use super::disks::{Sequence, WriteError};
 use super::files::{HandleId, Live, Risk, Unflushed, Unit, UnitState};
 use crate::format::block::{self, Header};
 use crate::format::record::{Layout, Record, Run};
@@ -72,7 +72,7 @@ impl Core {
     /// Takes bytes into the file's buffers. They are on their way when this returns, unless they are too few. After an error
     /// none was taken.
     pub(crate) async fn append(self: &Rc<Self>, file: FileId, bytes: &[u8]) -> Result<(), Fault> {
-        if self.is_fenced() {
+        if self.lease.is_fenced() {
             return Err(Fault::Fenced);
         }
         let turn = self.with_live(file, |live| {
@@ -358,7 +358,7 @@ impl Core {
         let state = self.state.borrow();
         let Some(entry) = state.files.get(&file) else { return };
         if entry.extents.iter().rev().take(ENDED_MAX).any(|extent| !extent.is_whole()) {
-            self.want_repair();
+            self.repair.set();
         }
     }
 
@@ -401,9 +401,9 @@ impl Core {
         let writes = copies.iter().map(|&(_, place)| async move {
             let (at, bytes) = (self.phase.geometry().byte_of(place) + within, Arc::clone(bytes));
             if is_durable {
-                self.write_durably(place.ssd, class, at, bytes).await.map(|()| None)
+                self.disks.write_durably(place.ssd, class, at, bytes).await.map(|()| None)
             } else {
-                self.write_disk(place.ssd, class, at, bytes).await
+                self.disks.write(place.ssd, class, at, bytes).await
             }
         });
         let ends = join(writes).await;
@@ -462,7 +462,7 @@ impl Core {
             live.unflushed.remove(&(extent, side));
         });
         self.counters.borrow_mut().stale_copies += 1;
-        self.want_repair();
+        self.repair.set();
     }
 
     async fn sent(&self, file: FileId, upto: u64) -> Result<(), Fault> {
@@ -498,7 +498,7 @@ impl Core {
         // A file that is not live any more is recorded with all that was appended.
         let lsn = self.with_live(file, |live| live.lsn).unwrap_or(0);
         self.written(lsn).await?;
-        self.may_write().await
+        self.lease.may_write().await
     }
 
     /// Everything appended so far, as with `flush`, and the file itself, survive power losses.
@@ -513,13 +513,13 @@ impl Core {
         self.send(file);
         self.sent(file, upto).await?;
         if !self.files.live.borrow().contains_key(&file) {
-            return self.may_write().await;
+            return self.lease.may_write().await;
         }
         self.flush_copies_of(file).await?;
         let lsn =
             self.with_live(file, |live| if live.is_lost { Err(Fault::WritesLost) } else { Ok(live.lsn) })??;
         self.durable(lsn).await?;
-        self.may_write().await
+        self.lease.may_write().await
     }
 
     /// Flushes the SSDs that have unflushed writes of a file.
@@ -531,11 +531,11 @@ impl Core {
             let last = ssds.entry(entry.ssd).or_insert(0);
             *last = entry.last.max(*last);
         }
-        let flushes = ssds.iter().map(|(&ssd, &last)| self.flush_disk(ssd, last));
+        let flushes = ssds.iter().map(|(&ssd, &last)| self.disks.flush(ssd, last));
         let ends: BTreeMap<_, _> = ssds.keys().copied().zip(join(flushes).await).collect();
         let mut lacking: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         for ((extent, side), entry) in &unflushed {
-            let may_lack = self.with_disk(entry.ssd, |disk| disk.may_lack(entry.first, entry.last));
+            let may_lack = self.disks.may_lack(entry.ssd, entry.first, entry.last);
             if entry.is_lost || may_lack || ends[&entry.ssd].is_err() {
                 lacking.entry(*extent).or_default().push(*side);
             }
@@ -597,7 +597,7 @@ impl Core {
             live.layout.next_block = live.layout.next_block.next_multiple_of(micro_blocks);
         })?;
         self.written(lsn).await?;
-        self.may_write().await
+        self.lease.may_write().await
     }
 
     /// Writes at an offset, at least up to the end of the file.
@@ -642,7 +642,7 @@ impl Core {
                 live.writers -= 1;
                 live.writers
             });
-            if left == Ok(0) && !self.is_fenced() {
+            if left == Ok(0) && !self.lease.is_fenced() {
                 let core = Rc::clone(self);
                 self.pin(handle.file);
                 self.spawner.spawn(async move {
