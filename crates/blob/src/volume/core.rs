@@ -3,17 +3,15 @@
 use super::clock::Clock;
 use super::disks::Disks;
 use super::files::Files;
-use super::journal::JournalState;
+use super::journal::Journal;
 use super::lease::Lease;
+use super::metadata::Metadata;
 use super::outbox::{Orders, Outbox};
 use super::phase::Phase;
 use super::repair_signal::RepairSignal;
-use super::space::SpaceState;
-use super::state::State;
+use super::space::Space;
 use super::{Counters, Settings};
-use crate::Geometry;
-use crate::pool::Pool;
-use crate::task::Spawner;
+use crate::task::{Gate, Spawner};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -27,10 +25,9 @@ pub(crate) struct Core {
     pub(crate) lease: Rc<Lease>,
     pub(crate) disks: Rc<Disks>,
     pub(crate) repair: Rc<RepairSignal>,
-    pub(crate) state: RefCell<State>,
-    pub(crate) pool: RefCell<Pool>,
-    pub(crate) journal: JournalState,
-    pub(crate) space: SpaceState,
+    pub(crate) metadata: Rc<Metadata>,
+    pub(crate) journal: Rc<Journal>,
+    pub(crate) space: Rc<Space>,
     pub(crate) files: Files,
     pub(crate) counters: RefCell<Counters>,
 }
@@ -39,7 +36,7 @@ impl Core {
     pub(crate) fn new(settings: Settings, spawner: Spawner) -> Rc<Core> {
         let settings = Rc::new(settings);
         let (outbox, phase, repair) = (Rc::<Outbox>::default(), Rc::<Phase>::default(), Rc::default());
-        let journal = JournalState::default();
+        let (metadata, journal_gate) = (Rc::<Metadata>::default(), Gate::default());
         let clock = Clock::new(spawner.clone());
         let orders = Orders::new(Rc::clone(&outbox));
         let lease = Lease::new(
@@ -47,7 +44,7 @@ impl Core {
             Rc::clone(&clock),
             Rc::clone(&orders),
             Rc::clone(&phase),
-            journal.gate.clone(),
+            journal_gate.clone(),
         );
         let disks = Disks::new(
             Rc::clone(&settings),
@@ -57,6 +54,23 @@ impl Core {
             Rc::clone(&phase),
             Rc::clone(&lease),
             Rc::clone(&repair),
+        );
+        let journal = Journal::new(
+            Rc::clone(&settings),
+            Rc::clone(&clock),
+            Rc::clone(&phase),
+            Rc::clone(&lease),
+            Rc::clone(&disks),
+            Rc::clone(&metadata),
+            journal_gate,
+        );
+        let space = Space::new(
+            Rc::clone(&settings),
+            Rc::clone(&clock),
+            Rc::clone(&phase),
+            Rc::clone(&lease),
+            Rc::clone(&disks),
+            Rc::clone(&journal),
         );
         Rc::new(Core {
             settings,
@@ -68,10 +82,9 @@ impl Core {
             lease,
             disks,
             repair,
-            state: RefCell::default(),
-            pool: RefCell::new(Pool::new(Geometry::default(), 0)),
+            metadata,
             journal,
-            space: SpaceState::default(),
+            space,
             files: Files::default(),
             counters: RefCell::default(),
         })

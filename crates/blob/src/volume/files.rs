@@ -7,7 +7,7 @@
 use super::core::Core;
 use super::disks::Sequence;
 use super::journal::Lsn;
-use crate::format::record::Layout;
+use crate::format::record::{Layout, Record};
 use crate::task::Gate;
 use crate::{Class, Fault, FileId, SsdId};
 use std::cell::{Cell, RefCell};
@@ -173,9 +173,21 @@ impl Core {
         self.drop_if_unused(file);
     }
 
+    /// Changes the metadata, and frees what nothing refers to any more.
+    pub(crate) fn record(self: &Rc<Self>, record: &Record) -> Lsn {
+        let (lsn, effects) = self.journal.record(record);
+        for place in effects.freed {
+            self.space.free(place, lsn);
+        }
+        if let Some(file) = effects.unlinked {
+            self.drop_if_unused(file);
+        }
+        lsn
+    }
+
     /// Frees a file that has neither a name nor a handle.
     pub(crate) fn drop_if_unused(self: &Rc<Self>, file: FileId) {
-        let has_name = self.state.borrow().files.get(&file).is_none_or(|entry| entry.links > 0);
+        let has_name = self.metadata.state().file(file).is_none_or(|entry| entry.links > 0);
         if has_name || self.files.pins.borrow().contains_key(&file) {
             return;
         }
@@ -201,10 +213,10 @@ impl Core {
             return;
         }
         self.files.live.borrow_mut().remove(&file);
-        let Some(entry) = self.state.borrow_mut().files.remove(&file) else { return };
-        let lsn = self.journal.appended.get();
+        let Some(entry) = self.metadata.remove(file) else { return };
+        let lsn = self.journal.appended();
         for extent in entry.extents {
-            extent.copies.into_iter().flatten().for_each(|place| self.free(place, lsn));
+            extent.copies.into_iter().flatten().for_each(|place| self.space.free(place, lsn));
         }
     }
 
@@ -212,7 +224,7 @@ impl Core {
         if let Some(live) = self.files.live.borrow().get(&file) {
             return Ok(live.layout.size);
         }
-        self.state.borrow().files.get(&file).map(|entry| entry.layout.size).ok_or(Fault::NotFound)
+        self.metadata.state().file(file).map(|entry| entry.layout.size).ok_or(Fault::NotFound)
     }
 
     pub(crate) fn with_live<T>(&self, file: FileId, work: impl FnOnce(&mut Live) -> T) -> Result<T, Fault> {

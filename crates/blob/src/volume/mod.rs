@@ -15,6 +15,7 @@ mod disks;
 mod files;
 mod journal;
 mod lease;
+mod metadata;
 mod mount;
 mod names;
 mod outbox;
@@ -404,7 +405,7 @@ impl Volume {
     pub fn on_ssd(&mut self, now: Instant, ssd: SsdId, is_up: bool, epoch: u64) {
         self.core.clock.set_now(now);
         let is_back = self.core.disks.on_reach(ssd, is_up, epoch);
-        self.core.pool.borrow_mut().set_up(ssd, is_up);
+        self.core.space.on_reach(ssd, is_up);
         if is_back && self.core.phase.is_mounted() {
             self.core.repair.set();
         }
@@ -493,7 +494,7 @@ async fn serve(core: &Rc<Core>, request: Request) -> Result<Outcome, Fault> {
         Request::RemoveDir { path } => core.remove_dir(&path).await.map(|()| Outcome::Done),
         Request::List { path } => core.list(&path),
         Request::Stat { path } => core.stat(&path).await.map(Outcome::Stat),
-        Request::Free => core.free_bytes().await.map(Outcome::Size),
+        Request::Free => core.space.free_bytes().await.map(Outcome::Size),
         Request::SyncNames => core.sync_names().await.map(|()| Outcome::Done),
         Request::Repair => core.repair().await.map(Outcome::Report),
         Request::Scrub => core.scrub().await.map(Outcome::Report),
@@ -503,23 +504,26 @@ async fn serve(core: &Rc<Core>, request: Request) -> Result<Outcome, Fault> {
 }
 
 fn show(core: &Core) -> Shown {
-    let ids: Vec<FileId> = core.state.borrow().files.keys().copied().collect();
+    let ids: Vec<FileId> = core.metadata.files();
     let bytes = ids.iter().filter_map(|file| core.size(*file).ok()).sum();
-    let state = core.state.borrow();
-    let extents = state.files.values().flat_map(|file| &file.extents);
+    let state = core.metadata.state();
+    let extents = state.files().flat_map(|(_, file)| &file.extents);
     let good = |extent: &state::Extent| (0..2).filter(|&side| extent.good(side).is_some()).count();
+    let (checkpoints, metadata_copies_lost) = core.journal.counts();
     Shown {
         files: ids.len() as u64,
         bytes,
         extents: extents.clone().count() as u64,
         degraded: extents.clone().filter(|extent| good(extent) == 1).count() as u64,
         lost: extents.filter(|extent| good(extent) == 0).count() as u64,
-        metadata_copies: core.journal.copies.borrow().len() as u64,
-        ssds_up: {
-            let pool = core.pool.borrow();
-            pool.ssds().filter(|ssd| pool.is_up(*ssd)).count() as u64
+        metadata_copies: core.journal.count_copies(),
+        ssds_up: core.space.count_up(),
+        micros: core.space.micros(),
+        counters: Counters {
+            checkpoints,
+            metadata_copies_lost,
+            degraded_extents: core.space.degraded(),
+            ..*core.counters.borrow()
         },
-        micros: core.pool.borrow().count(),
-        counters: *core.counters.borrow(),
     }
 }

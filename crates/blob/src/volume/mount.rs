@@ -23,7 +23,6 @@ use crate::format::block;
 use crate::format::record::{Layout, Record, Run};
 use crate::format::stream;
 use crate::format::superblock::Superblock;
-use crate::pool::Pool;
 use crate::task::join;
 use crate::{Class, Fault, FileId, Mega, Place, SsdId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,26 +53,25 @@ impl Core {
         let (lock, record) = (&acquired.lock, &acquired.record);
         let identity = Identity { volume: record.id, geometry: record.geometry, generation: lock.generation };
         self.phase.begin(identity);
-        *self.pool.borrow_mut() = Pool::new(record.geometry, record.id.0);
+        self.space.begin(identity);
         self.spawner.spawn(Rc::clone(&self.lease).keep());
         self.meet_ssds(&acquired).await;
         self.spawner.spawn(Rc::clone(self).keep_known());
         if record.meta_generation.0 != 0 {
             let ssds: Vec<SsdId> = record.meta.iter().map(|mega| mega.ssd).collect();
             let found = self.in_time(&ssds, async || self.find_state(&acquired).await).await?;
-            *self.state.borrow_mut() = found;
+            self.metadata.set(found);
         }
         self.find_ends().await?;
         self.fill_pool(&acquired);
-        let up: Vec<Mega> =
-            record.meta.iter().copied().filter(|mega| self.pool.borrow().is_up(mega.ssd)).collect();
-        *self.journal.copies.borrow_mut() = up;
-        self.checkpoint(&[]).await?;
+        let up: Vec<Mega> = record.meta.iter().copied().filter(|mega| self.space.is_up(mega.ssd)).collect();
+        self.journal.begin(up);
+        self.journal.checkpoint(&[]).await?;
         self.phase.mounted();
-        self.journal.heal_wanted.set(self.journal.copies.borrow().len() < 2);
+        self.journal.mounted();
         self.repair.set();
-        self.spawner.spawn(Rc::clone(self).keep_journal());
-        self.spawner.spawn(Rc::clone(self).keep_space());
+        self.spawner.spawn(Rc::clone(&self.journal).keep(Rc::clone(&self.space)));
+        self.spawner.spawn(Rc::clone(&self.space).keep());
         self.spawner.spawn(Rc::clone(self).keep_whole());
         Ok(())
     }
@@ -106,10 +104,10 @@ impl Core {
         self.know(acquired.ssds.iter().map(|ssd| (ssd.id, ssd.record.clone())).collect());
         let needed: BTreeSet<SsdId> = acquired.owned.iter().map(|mega| mega.ssd).collect();
         let give_up = self.clock.now() + self.settings.connect_patience;
-        let are_up = || needed.iter().all(|ssd| self.pool.borrow().is_up(*ssd));
+        let are_up = || needed.iter().all(|ssd| self.space.is_up(*ssd));
         let is_over = || self.clock.now() >= give_up || self.phase.is_over();
         self.disks.reach_until(give_up, || are_up() || is_over()).await;
-        let away = needed.into_iter().filter(|ssd| !self.pool.borrow().is_up(*ssd));
+        let away = needed.into_iter().filter(|ssd| !self.space.is_up(*ssd));
         away.for_each(|ssd| self.disks.note_away(ssd));
     }
 
@@ -131,16 +129,7 @@ impl Core {
 
     /// These SSDs exist.
     fn know(&self, ssds: Vec<(SsdId, SsdRecord)>) {
-        {
-            let mega = self.phase.geometry().mega;
-            let mut pool = self.pool.borrow_mut();
-            for (ssd, record) in &ssds {
-                // Mega blobs of another size are not for this volume, but those that it has are.
-                let fits = record.mega == mega;
-                pool.add_ssd(*ssd, &record.domain, if fits { record.megas() } else { 0 });
-                pool.set_up(*ssd, self.disks.is_up(*ssd));
-            }
-        }
+        self.space.know(&ssds);
         let domains: Vec<_> = ssds.iter().map(|(ssd, record)| (*ssd, record.domain.clone())).collect();
         self.disks.know(&domains);
         self.outbox.push(super::Action::Ssds(ssds));
@@ -183,7 +172,7 @@ impl Core {
         for record in stream::records(&best.stream).map_err(|_| Fault::BadMetadata)? {
             state.apply(&record, micro_blocks).map_err(|_| Fault::BadMetadata)?;
         }
-        state.files.retain(|_, file| file.links > 0);
+        state.remove_unnamed();
         Ok(state)
     }
 
@@ -224,21 +213,21 @@ impl Core {
     /// Finds the ends of the files that were being written.
     async fn find_ends(self: &Rc<Self>) -> Result<(), Fault> {
         let open: Vec<FileId> = {
-            let state = self.state.borrow();
-            state.files.iter().filter(|(_, file)| !file.is_sealed).map(|(id, _)| *id).collect()
+            let state = self.metadata.state();
+            state.files().filter(|(_, file)| !file.is_sealed).map(|(id, _)| id).collect()
         };
         for file in open {
             let mut layout = self.find_end(file).await?;
             layout.era = layout.next_era();
             let micro_blocks = self.phase.geometry().micro_blocks();
-            let time = self.state.borrow().files[&file].time;
+            let time = self.metadata.state().file(file).expect("it is open").time;
             // What is freed here is free anyway: the pool is filled after this.
             let record = Record::Layout { file, layout, time };
-            self.state.borrow_mut().apply(&record, micro_blocks).map_err(|_| Fault::BadMetadata)?;
+            self.metadata.apply(&record, micro_blocks).map_err(|_| Fault::BadMetadata)?;
         }
         // What was found must not be lost in a power loss, since it is recorded now.
-        let ssds: BTreeSet<SsdId> = self.state.borrow().places().map(|place| place.ssd).collect();
-        for ssd in ssds.into_iter().filter(|ssd| self.pool.borrow().is_up(*ssd)) {
+        let ssds: BTreeSet<SsdId> = self.metadata.state().places().map(|place| place.ssd).collect();
+        for ssd in ssds.into_iter().filter(|ssd| self.space.is_up(*ssd)) {
             self.disks.harden_all(ssd).await?;
         }
         Ok(())
@@ -247,8 +236,8 @@ impl Core {
     async fn find_end(self: &Rc<Self>, file: FileId) -> Result<Layout, Fault> {
         let micro_blocks = self.phase.geometry().micro_blocks();
         let (mut layout, extents) = {
-            let state = self.state.borrow();
-            let entry = &state.files[&file];
+            let state = self.metadata.state();
+            let entry = state.file(file).expect("it is open");
             (entry.layout.clone(), entry.extents.clone())
         };
         let first = layout.next_block.div_ceil(micro_blocks);
@@ -290,7 +279,7 @@ impl Core {
                     }
                     let has = ends[side].as_ref().map(|ends| ends.get(&block).map(|end| end.length));
                     if has != Some(Some(best.length)) {
-                        self.find_stale(file, index, side);
+                        self.metadata.find_stale(file, index, side);
                         is_good[side] = false;
                     }
                 }
@@ -302,18 +291,9 @@ impl Core {
         }
         if layout == recorded {
             // Nothing was added; the micro blobs behind the record are given up.
-            return Ok(self.state.borrow().files[&file].layout.clone());
+            return Ok(self.metadata.state().file(file).expect("it is open").layout.clone());
         }
         Ok(layout)
-    }
-
-    fn find_stale(&self, file: FileId, extent: usize, side: usize) {
-        if let Some(entry) = self.state.borrow_mut().files.get_mut(&file) {
-            let extent = &mut entry.extents[extent];
-            if extent.good(1 - side).is_some() {
-                extent.stale[side] = true;
-            }
-        }
     }
 
     fn add_block(&self, layout: &mut Layout, block: u64, end: &End) {
@@ -355,7 +335,7 @@ impl Core {
 
     async fn read_end(self: &Rc<Self>, file: FileId, index: u64, place: Place) -> Option<BTreeMap<u64, End>> {
         let (identity, geometry) = (self.phase.identity(), self.phase.geometry());
-        let era = self.state.borrow().files.get(&file)?.layout.era;
+        let era = self.metadata.state().file(file)?.layout.era;
         let bytes = self.disks.read_micro(Class::Normal, place).await.ok()?;
         let mut blocks = BTreeMap::new();
         for (within, bytes) in (0..).zip(bytes.chunks(geometry.block as usize)) {
@@ -376,7 +356,7 @@ impl Core {
 
     /// Everything that the volume owns and no file uses is free, some of it later.
     fn fill_pool(self: &Rc<Self>, acquired: &Acquired) {
-        let used: BTreeSet<Place> = self.state.borrow().places().collect();
+        let used: BTreeSet<Place> = self.metadata.state().places().collect();
         let (clean, now) = (acquired.record.is_clean, self.clock.now());
         let from = if clean { Instant::ZERO } else { now + self.settings.quarantine };
         if !clean {
@@ -385,10 +365,8 @@ impl Core {
                 self.disks.note_stray(ssd, from);
             }
         }
-        let mut pool = self.pool.borrow_mut();
-        for mega in acquired.owned.iter().filter(|mega| !acquired.record.meta.contains(mega)) {
-            pool.add_mega(*mega, &used, from);
-        }
+        let megas = acquired.owned.iter().copied().filter(|mega| !acquired.record.meta.contains(mega));
+        self.space.own(megas, &used, from);
     }
 
     /// Ends the mount in order.
@@ -417,10 +395,10 @@ impl Core {
     /// Stops all background work.
     pub(crate) fn end(&self) {
         self.phase.end();
-        self.journal.gate.notify();
+        self.journal.stop();
         self.disks.stop();
         self.repair.gate().notify();
-        self.stop_space();
+        self.space.stop();
         self.lease.stop();
     }
 }

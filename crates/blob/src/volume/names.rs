@@ -25,7 +25,7 @@ pub fn normal(path: &str) -> Result<String, Fault> {
 
 impl Core {
     fn node(&self, path: &str) -> Option<Node> {
-        if path.is_empty() { Some(Node::Dir) } else { self.state.borrow().names.get(path).copied() }
+        self.metadata.state().node(path)
     }
 
     fn file_at(&self, path: &str) -> Result<FileId, Fault> {
@@ -48,7 +48,7 @@ impl Core {
     async fn change(self: &Rc<Self>, record: Record) -> Result<(), Fault> {
         self.lease.may_write().await?;
         let lsn = self.record(&record);
-        self.written(lsn).await?;
+        self.journal.written(lsn).await?;
         self.lease.may_write().await
     }
 
@@ -66,7 +66,7 @@ impl Core {
         let handle = self.open_handle(file, true);
         self.begin_writing(file)?;
         self.with_live(file, |live| live.lsn = live.lsn.max(lsn))?;
-        let mut result = self.written(lsn).await;
+        let mut result = self.journal.written(lsn).await;
         if result.is_ok() {
             result = self.lease.may_write().await;
         }
@@ -111,7 +111,7 @@ impl Core {
             (Node::File(_), Some(Node::Dir)) | (Node::Dir, Some(Node::File(_))) => {
                 return Err(Fault::WrongKind);
             }
-            (Node::Dir, Some(Node::Dir)) if self.state.borrow().children(&to).next().is_some() => {
+            (Node::Dir, Some(Node::Dir)) if self.metadata.state().children(&to).next().is_some() => {
                 return Err(Fault::NotEmpty);
             }
             _ => {}
@@ -151,7 +151,7 @@ impl Core {
             _ if path.is_empty() => return Err(Fault::Invalid),
             None => return Err(Fault::NotFound),
             Some(Node::File(_)) => return Err(Fault::WrongKind),
-            Some(Node::Dir) if self.state.borrow().children(&path).next().is_some() => {
+            Some(Node::Dir) if self.metadata.state().children(&path).next().is_some() => {
                 return Err(Fault::NotEmpty);
             }
             Some(Node::Dir) => {}
@@ -165,7 +165,7 @@ impl Core {
             None => Err(Fault::NotFound),
             Some(Node::File(_)) => Err(Fault::WrongKind),
             Some(Node::Dir) => {
-                let state = self.state.borrow();
+                let state = self.metadata.state();
                 Ok(Outcome::Names(state.children(&path).map(|(name, _)| name.to_owned()).collect()))
             }
         }
@@ -177,8 +177,8 @@ impl Core {
             Node::File(file) => {
                 self.appended(file).await;
                 let size = self.size(file)?;
-                let state = self.state.borrow();
-                let entry = state.files.get(&file).ok_or(Fault::NotFound)?;
+                let state = self.metadata.state();
+                let entry = state.file(file).ok_or(Fault::NotFound)?;
                 Ok(Stat { is_dir: false, file, size, links: entry.links, time: entry.time })
             }
         }
@@ -186,7 +186,7 @@ impl Core {
 
     /// All changes of names so far survive power losses.
     pub(crate) async fn sync_names(self: &Rc<Self>) -> Result<(), Fault> {
-        self.durable(self.journal.appended.get()).await?;
+        self.journal.durable(self.journal.appended()).await?;
         self.lease.may_write().await
     }
 }

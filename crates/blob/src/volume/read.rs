@@ -63,10 +63,10 @@ impl Core {
         let (payload, micro_blocks) = (geometry.payload(), geometry.micro_blocks());
         let blocks_max = (self.settings.read_max.0 / u64::from(geometry.block)).max(1) as usize;
         let lives = self.files.live.borrow();
-        let state = self.state.borrow();
+        let state = self.metadata.state();
         let layout = match lives.get(&file) {
             Some(live) => &live.layout,
-            None => &state.files.get(&file).ok_or(Fault::NotFound)?.layout,
+            None => &state.file(file).ok_or(Fault::NotFound)?.layout,
         };
         let mut pieces: Vec<Piece> = Vec::new();
         let mut at = offset;
@@ -109,26 +109,17 @@ impl Core {
         Ok(payloads)
     }
 
-    /// The copies of a micro blob that have everything, and where they are.
-    pub(crate) fn good_copies(&self, file: FileId, extent: u64) -> Vec<(u8, Place)> {
-        let state = self.state.borrow();
-        let extent = state.files.get(&file).and_then(|entry| entry.extents.get(extent as usize));
-        extent.map_or_else(Vec::new, |extent| {
-            (0..2).filter_map(|side| extent.good(side).map(|place| (side as u8, place))).collect()
-        })
-    }
-
     /// A repair may move a copy, and its old place may be used anew, while it is read: then its new place is read.
     async fn read_piece(self: &Rc<Self>, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
         let give_up = self.clock.now() + self.settings.patience;
         let mut has_paused = false;
         loop {
-            let before = self.good_copies(file, piece.extent);
+            let before = self.metadata.good_copies(file, piece.extent);
             let result = self.read_piece_once(file, piece).await;
             if result.is_ok() {
                 return result;
             }
-            let has_moved = self.good_copies(file, piece.extent) != before;
+            let has_moved = self.metadata.good_copies(file, piece.extent) != before;
             let ssds: Vec<SsdId> = before.iter().map(|(_, place)| place.ssd).collect();
             if has_moved || result == Err(Fault::Unreachable) && self.disks.wait_for_one(&ssds, give_up).await
             {
@@ -144,7 +135,7 @@ impl Core {
     }
 
     async fn read_piece_once(self: &Rc<Self>, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
-        let mut copies = self.good_copies(file, piece.extent);
+        let mut copies = self.metadata.good_copies(file, piece.extent);
         if let [one, other] = copies[..] {
             let chosen = self.disks.choose([one, other].map(|(_, place)| place.ssd));
             if chosen == 1 {
@@ -157,7 +148,7 @@ impl Core {
             match self.read_copy(file, piece.class, place, piece.first, &piece.blocks).await {
                 Ok(payloads) => {
                     if let Some(damaged) =
-                        damaged.filter(|bad| self.good_copies(file, piece.extent).contains(bad))
+                        damaged.filter(|bad| self.metadata.good_copies(file, piece.extent).contains(bad))
                     {
                         let (damaged, _) = damaged;
                         self.counters.borrow_mut().corrupt_blocks += 1;

@@ -48,15 +48,15 @@ impl Core {
     fn layout(&self, file: FileId) -> Layout {
         let of_live = self.files.live.borrow().get(&file).map(|live| live.layout.clone());
         of_live
-            .or_else(|| self.state.borrow().files.get(&file).map(|entry| entry.layout.clone()))
+            .or_else(|| self.metadata.state().file(file).map(|entry| entry.layout.clone()))
             .unwrap_or_default()
     }
 
     /// How many micro blobs of a file, from the first on, are not being written to.
     fn settled(&self, file: FileId) -> Option<u64> {
         let micro_blocks = self.phase.geometry().micro_blocks();
-        let state = self.state.borrow();
-        let entry = state.files.get(&file)?;
+        let state = self.metadata.state();
+        let entry = state.file(file)?;
         let lives = self.files.live.borrow();
         match lives.get(&file) {
             None => Some(entry.extents.len() as u64),
@@ -78,9 +78,9 @@ impl Core {
 
     /// Makes every copy anew that is missing or stale, where that is possible now.
     pub(crate) async fn repair(self: &Rc<Self>) -> Result<Report, Fault> {
-        self.heal().await;
-        let mut report = Report { left: u64::from(!self.has_two_copies()), ..Report::default() };
-        let files: Vec<FileId> = self.state.borrow().files.keys().copied().collect();
+        self.journal.heal().await;
+        let mut report = Report { left: u64::from(!self.journal.has_two_copies()), ..Report::default() };
+        let files: Vec<FileId> = self.metadata.files();
         for file in files {
             self.pin(file);
             if self.lacks_open_copy(file) {
@@ -97,28 +97,28 @@ impl Core {
 
     /// Micro blobs with a good copy on an SSD that cannot be reached now.
     fn away(&self) -> u64 {
-        let (state, pool) = (self.state.borrow(), self.pool.borrow());
+        let state = self.metadata.state();
         let is_away = |extent: &&Extent| {
-            (0..2).any(|side| extent.good(side).is_some_and(|place| !pool.is_up(place.ssd)))
+            (0..2).any(|side| extent.good(side).is_some_and(|place| !self.space.is_up(place.ssd)))
         };
-        state.files.values().flat_map(|entry| &entry.extents).filter(is_away).count() as u64
+        state.files().flat_map(|(_, entry)| &entry.extents).filter(is_away).count() as u64
     }
 
     /// Whether a file is written to where a copy is missing, and could be written to where none is.
     fn lacks_open_copy(&self, file: FileId) -> bool {
         let Some(settled) = self.settled(file) else { return false };
-        let state = self.state.borrow();
+        let state = self.metadata.state();
         let mut open =
-            state.files.get(&file).into_iter().flat_map(|entry| entry.extents.iter().skip(settled as usize));
-        open.any(|extent| !extent.is_whole()) && self.pool.borrow().has_pairs()
+            state.file(file).into_iter().flat_map(|entry| entry.extents.iter().skip(settled as usize));
+        open.any(|extent| !extent.is_whole()) && self.space.has_pairs()
     }
 
     async fn repair_file(self: &Rc<Self>, file: FileId, report: &mut Report) -> Result<(), Fault> {
         let is_settled = |index| self.settled(file).is_some_and(|settled| index < settled);
         for index in (0..).take_while(|&index| is_settled(index)) {
             let lacking = {
-                let state = self.state.borrow();
-                let extent = state.files.get(&file).and_then(|entry| entry.extents.get(index as usize));
+                let state = self.metadata.state();
+                let extent = state.file(file).and_then(|entry| entry.extents.get(index as usize));
                 let Some(extent) = extent else { return Ok(()) };
                 let there = |side: usize| extent.good(side).filter(|place| !self.disks.is_gone(place.ssd));
                 let lacking = (0..2).find(|&side| extent.good(side).is_none());
@@ -133,12 +133,12 @@ impl Core {
                 Some((side, Some(source))) => match self.copy_extent(file, index, source).await {
                     // The file was cut meanwhile, and may be written to here again.
                     Ok(place) if !is_settled(index) || !self.is_source(file, index, side, source) => {
-                        self.free(place, self.journal.appended.get());
+                        self.space.free(place, self.journal.appended());
                     }
                     Ok(place) => {
                         let record = Record::Move { file, extent: index, side: side as u8, place };
                         let lsn = self.record(&record);
-                        self.written(lsn).await?;
+                        self.journal.written(lsn).await?;
                         report.repaired += 1;
                         self.counters.borrow_mut().repaired_extents += 1;
                     }
@@ -153,8 +153,8 @@ impl Core {
 
     /// Whether this is still the good copy of a micro blob whose other copy is missing, stale or gone.
     fn is_source(&self, file: FileId, index: u64, side: usize, source: Place) -> bool {
-        let state = self.state.borrow();
-        let extent = state.files.get(&file).and_then(|entry| entry.extents.get(index as usize));
+        let state = self.metadata.state();
+        let extent = state.file(file).and_then(|entry| entry.extents.get(index as usize));
         let is_lacking = |side: usize, extent: &Extent| {
             extent.good(side).is_none_or(|place| self.disks.is_gone(place.ssd))
         };
@@ -163,7 +163,7 @@ impl Core {
 
     /// Copies a micro blob to a new place on another target. Durable there when this returns.
     async fn copy_extent(self: &Rc<Self>, file: FileId, index: u64, source: Place) -> Result<Place, Fault> {
-        let place = self.reserve_copy(Some(source.ssd)).await?;
+        let place = self.space.reserve_copy(Some(source.ssd)).await?;
         let layout = self.layout(file);
         let wanted = self.wanted_blocks(&layout, index);
         let result = match self.is_walked(file, index) {
@@ -171,7 +171,7 @@ impl Core {
             false => self.copy_blocks(file, &wanted, source, place).await,
         };
         if let Err(fault) = result {
-            self.free(place, self.journal.appended.get());
+            self.space.free(place, self.journal.appended());
             return Err(fault);
         }
         Ok(place)
@@ -180,10 +180,9 @@ impl Core {
     /// Whether a mount would look for the end of the file in this micro blob.
     fn is_walked(&self, file: FileId, index: u64) -> bool {
         let micro_blocks = self.phase.geometry().micro_blocks();
-        let state = self.state.borrow();
+        let state = self.metadata.state();
         state
-            .files
-            .get(&file)
+            .file(file)
             .is_some_and(|entry| !entry.is_sealed && index >= entry.layout.next_block.div_ceil(micro_blocks))
     }
 
@@ -198,7 +197,7 @@ impl Core {
         place: Place,
     ) -> Result<(), Fault> {
         let (identity, geometry) = (self.phase.identity(), self.phase.geometry());
-        let era = self.state.borrow().files.get(&file).map_or(0, |entry| entry.layout.era);
+        let era = self.metadata.state().file(file).map_or(0, |entry| entry.layout.era);
         let bytes = self.disks.read_micro(Class::Background, source).await.map_err(|_| Fault::Unreachable)?;
         self.trust(file, index, source).await?;
         let mut blocks = (index * geometry.micro_blocks()..).zip(bytes.chunks(geometry.block as usize));
@@ -274,7 +273,7 @@ impl Core {
     /// Checks every copy of every block, and repairs what is not as it was written.
     pub(crate) async fn scrub(self: &Rc<Self>) -> Result<Report, Fault> {
         let mut report = Report::default();
-        let files: Vec<FileId> = self.state.borrow().files.keys().copied().collect();
+        let files: Vec<FileId> = self.metadata.files();
         for file in files {
             self.pin(file);
             let Some(settled) = self.settled(file) else {
@@ -297,8 +296,8 @@ impl Core {
 
     async fn scrub_extent(self: &Rc<Self>, file: FileId, extent: u64, layout: &Layout, report: &mut Report) {
         let copies = {
-            let state = self.state.borrow();
-            let entry = state.files.get(&file).and_then(|entry| entry.extents.get(extent as usize));
+            let state = self.metadata.state();
+            let entry = state.file(file).and_then(|entry| entry.extents.get(extent as usize));
             let Some(entry) = entry else { return };
             [entry.good(0), entry.good(1)]
         };

@@ -37,8 +37,8 @@ impl Core {
     /// Makes a file that may be written to.
     pub(crate) fn begin_writing(&self, file: FileId) -> Result<(), Fault> {
         let (layout, extents, is_sealed) = {
-            let state = self.state.borrow();
-            let entry = state.files.get(&file).ok_or(Fault::NotFound)?;
+            let state = self.metadata.state();
+            let entry = state.file(file).ok_or(Fault::NotFound)?;
             (entry.layout.clone(), entry.extents.len() as u64, entry.is_sealed)
         };
         let mut all = self.files.live.borrow_mut();
@@ -309,8 +309,7 @@ impl Core {
 
     /// Takes the next micro blob before it is needed, and has it recorded.
     fn extend_ahead(self: &Rc<Self>, file: FileId, extent: u64) {
-        let has =
-            self.state.borrow().files.get(&file).is_none_or(|entry| entry.extents.len() as u64 > extent);
+        let has = self.metadata.state().file(file).is_none_or(|entry| entry.extents.len() as u64 > extent);
         if has {
             return;
         }
@@ -318,7 +317,7 @@ impl Core {
         self.spawner.spawn(async move {
             // If there is no space, that is reported when the space is needed.
             if core.extend_to(file, extent).await.is_ok() {
-                core.want_durable(core.journal.appended.get());
+                core.journal.want_durable(core.journal.appended());
             }
         });
     }
@@ -330,7 +329,7 @@ impl Core {
                 .gate
                 .wait(|| (self.with_live(file, |live| live.is_extending) != Ok(true)).then_some(()))
                 .await;
-            let count = self.state.borrow().files.get(&file).map(|entry| entry.extents.len() as u64);
+            let count = self.metadata.extents(file);
             if count.is_none_or(|count| count > extent) {
                 return Ok(());
             }
@@ -338,7 +337,7 @@ impl Core {
                 live.is_extending = true;
                 live.is_log
             })?;
-            let reserved = self.reserve(if is_log { Data::Log } else { Data::Bulk }).await;
+            let reserved = self.space.reserve(if is_log { Data::Log } else { Data::Bulk }).await;
             let recorded =
                 reserved.map(|copies| self.record(&Record::Extend { file, extents: vec![copies] }));
             let _ = self.with_live(file, |live| {
@@ -355,8 +354,8 @@ impl Core {
 
     /// The file goes on to another micro blob, or is closed: those that were being written to can be repaired now.
     fn repair_ended(&self, file: FileId) {
-        let state = self.state.borrow();
-        let Some(entry) = state.files.get(&file) else { return };
+        let state = self.metadata.state();
+        let Some(entry) = state.file(file) else { return };
         if entry.extents.iter().rev().take(ENDED_MAX).any(|extent| !extent.is_whole()) {
             self.repair.set();
         }
@@ -397,7 +396,7 @@ impl Core {
         let micro_blocks = self.phase.geometry().micro_blocks();
         let index = first / micro_blocks;
         let within = first % micro_blocks * u64::from(self.phase.geometry().block);
-        let copies = self.good_copies(file, index);
+        let copies = self.metadata.good_copies(file, index);
         let writes = copies.iter().map(|&(_, place)| async move {
             let (at, bytes) = (self.phase.geometry().byte_of(place) + within, Arc::clone(bytes));
             if is_durable {
@@ -413,7 +412,7 @@ impl Core {
             return Err(*fault);
         }
         // Another unit may have marked a copy stale meanwhile: then this one counts only if the copy that is left has it.
-        let good = self.good_copies(file, index);
+        let good = self.metadata.good_copies(file, index);
         let is_held = copies.iter().zip(&ends).any(|(copy, end)| end.is_ok() && good.contains(copy));
         if !is_held {
             return Err(Fault::Unreachable);
@@ -450,7 +449,7 @@ impl Core {
 
     /// A copy lacks something. Never the last good copy.
     pub(crate) fn mark_stale(self: &Rc<Self>, file: FileId, extent: u64, side: u8) {
-        let is_news = self.state.borrow().files.get(&file).is_some_and(|entry| {
+        let is_news = self.metadata.state().file(file).is_some_and(|entry| {
             entry.extents.get(extent as usize).is_some_and(|extent| extent.is_whole() && side < 2)
         });
         if !is_news {
@@ -497,7 +496,7 @@ impl Core {
         self.sent(file, upto).await?;
         // A file that is not live any more is recorded with all that was appended.
         let lsn = self.with_live(file, |live| live.lsn).unwrap_or(0);
-        self.written(lsn).await?;
+        self.journal.written(lsn).await?;
         self.lease.may_write().await
     }
 
@@ -518,7 +517,7 @@ impl Core {
         self.flush_copies_of(file).await?;
         let lsn =
             self.with_live(file, |live| if live.is_lost { Err(Fault::WritesLost) } else { Ok(live.lsn) })??;
-        self.durable(lsn).await?;
+        self.journal.durable(lsn).await?;
         self.lease.may_write().await
     }
 
@@ -542,7 +541,8 @@ impl Core {
         }
         for (extent, mut sides) in lacking {
             // A write may have marked one of them stale meanwhile.
-            let good: Vec<u8> = self.good_copies(file, extent).into_iter().map(|(side, _)| side).collect();
+            let good: Vec<u8> =
+                self.metadata.good_copies(file, extent).into_iter().map(|(side, _)| side).collect();
             sides.retain(|side| good.contains(side));
             if sides.is_empty() {
                 continue;
@@ -596,7 +596,7 @@ impl Core {
             live.lsn = live.lsn.max(lsn);
             live.layout.next_block = live.layout.next_block.next_multiple_of(micro_blocks);
         })?;
-        self.written(lsn).await?;
+        self.journal.written(lsn).await?;
         self.lease.may_write().await
     }
 
@@ -668,7 +668,7 @@ impl Core {
             let Some(layout) = self.with_live(file, |live| self.end_micro(live))? else { continue };
             let lsn = self.record(&Record::Layout { file, layout, time: self.clock.seconds() });
             self.with_live(file, |live| live.lsn = live.lsn.max(lsn))?;
-            return self.written(lsn).await;
+            return self.journal.written(lsn).await;
         }
         Ok(())
     }
@@ -690,7 +690,7 @@ impl Core {
 
     /// Syncs a file that nobody writes to, and records its layout.
     async fn record_layout(self: &Rc<Self>, file: FileId) -> Result<(), Fault> {
-        let has_name = self.state.borrow().files.get(&file).is_some_and(|entry| entry.links > 0);
+        let has_name = self.metadata.state().file(file).is_some_and(|entry| entry.links > 0);
         if !has_name {
             return Ok(());
         }
@@ -706,7 +706,7 @@ impl Core {
             (is_done && live.on_disk() == live.layout.size).then(|| live.layout.clone())
         })?;
         if let Some(mut layout) = layout
-            && self.state.borrow().files.contains_key(&file)
+            && self.metadata.state().file(file).is_some()
         {
             layout.era = layout.next_era();
             self.record(&Record::Layout { file, layout, time: self.clock.seconds() });
