@@ -28,7 +28,7 @@ pub(crate) struct Core {
     pub(crate) metadata: Rc<Metadata>,
     pub(crate) journal: Rc<Journal>,
     pub(crate) space: Rc<Space>,
-    pub(crate) files: Files,
+    pub(crate) files: Rc<Files>,
     pub(crate) counters: RefCell<Counters>,
 }
 
@@ -72,6 +72,14 @@ impl Core {
             Rc::clone(&disks),
             Rc::clone(&journal),
         );
+        let files = Files::new(
+            Rc::clone(&settings),
+            spawner.clone(),
+            Rc::clone(&phase),
+            Rc::clone(&metadata),
+            Rc::clone(&journal),
+            Rc::clone(&space),
+        );
         Rc::new(Core {
             settings,
             spawner,
@@ -85,7 +93,7 @@ impl Core {
             metadata,
             journal,
             space,
-            files: Files::default(),
+            files,
             counters: RefCell::default(),
         })
     }

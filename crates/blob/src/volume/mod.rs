@@ -459,33 +459,33 @@ async fn serve(core: &Rc<Core>, request: Request) -> Result<Outcome, Fault> {
         }
         Request::Reopen { path } => {
             let handle = core.reopen(&path).await?;
-            Ok(Outcome::Opened { handle, size: core.size(core.handle(handle)?.file)? })
+            Ok(Outcome::Opened { handle, size: core.files.size(core.files.handle(handle)?.file)? })
         }
         Request::Open { path } => core.open(&path).map(|(handle, size)| Outcome::Opened { handle, size }),
         Request::Append { handle, bytes } => {
-            core.append(core.writer(handle)?, &bytes).await.map(|()| Outcome::Done)
+            core.append(core.files.writer(handle)?, &bytes).await.map(|()| Outcome::Done)
         }
         Request::WriteAt { handle, offset, bytes } => {
-            core.write_at(core.writer(handle)?, offset, &bytes).await.map(|()| Outcome::Done)
+            core.write_at(core.files.writer(handle)?, offset, &bytes).await.map(|()| Outcome::Done)
         }
-        Request::Flush { handle } => core.flush(core.writer(handle)?).await.map(|()| Outcome::Done),
-        Request::Sync { handle } => core.sync(core.writer(handle)?).await.map(|()| Outcome::Done),
+        Request::Flush { handle } => core.flush(core.files.writer(handle)?).await.map(|()| Outcome::Done),
+        Request::Sync { handle } => core.sync(core.files.writer(handle)?).await.map(|()| Outcome::Done),
         Request::Truncate { handle, size } => {
-            core.truncate(core.writer(handle)?, size).await.map(|()| Outcome::Done)
+            core.truncate(core.files.writer(handle)?, size).await.map(|()| Outcome::Done)
         }
         Request::Close { handle } => core.close(handle).await.map(|()| Outcome::Done),
         Request::Read { handle, offset, length, class } => {
-            let file = core.handle(handle)?.file;
-            core.pin(file);
-            core.appended(file).await;
+            let file = core.files.handle(handle)?.file;
+            core.files.pin(file);
+            core.files.appended(file).await;
             let result = core.read(file, class, offset, length).await;
-            core.unpin(file);
+            core.files.unpin(file);
             result.map(Outcome::Bytes)
         }
         Request::Size { handle } => {
-            let file = core.handle(handle)?.file;
-            core.appended(file).await;
-            core.size(file).map(Outcome::Size)
+            let file = core.files.handle(handle)?.file;
+            core.files.appended(file).await;
+            core.files.size(file).map(Outcome::Size)
         }
         Request::Rename { from, to } => core.rename(&from, &to).await.map(|()| Outcome::Done),
         Request::Unlink { path } => core.unlink(&path).await.map(|()| Outcome::Done),
@@ -505,7 +505,7 @@ async fn serve(core: &Rc<Core>, request: Request) -> Result<Outcome, Fault> {
 
 fn show(core: &Core) -> Shown {
     let ids: Vec<FileId> = core.metadata.files();
-    let bytes = ids.iter().filter_map(|file| core.size(*file).ok()).sum();
+    let bytes = ids.iter().filter_map(|file| core.files.size(*file).ok()).sum();
     let state = core.metadata.state();
     let extents = state.files().flat_map(|(_, file)| &file.extents);
     let good = |extent: &state::Extent| (0..2).filter(|&side| extent.good(side).is_some()).count();

@@ -371,7 +371,7 @@ impl Core {
 
     /// Ends the mount in order.
     pub(crate) async fn unmount(self: &Rc<Self>) -> Result<(), Fault> {
-        let live: Vec<FileId> = self.files.live.borrow().keys().copied().collect();
+        let live: Vec<FileId> = self.files.open_files();
         for file in live {
             match self.sync(file).await {
                 // Recorded and closed meanwhile.

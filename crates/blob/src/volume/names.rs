@@ -47,7 +47,7 @@ impl Core {
     /// Records a change and waits until a crash of this client does not lose it.
     async fn change(self: &Rc<Self>, record: Record) -> Result<(), Fault> {
         self.lease.may_write().await?;
-        let lsn = self.record(&record);
+        let lsn = self.files.record(&record);
         self.journal.written(lsn).await?;
         self.lease.may_write().await
     }
@@ -60,12 +60,11 @@ impl Core {
         if self.node(&path) == Some(Node::Dir) {
             return Err(Fault::WrongKind);
         }
-        self.files.next_file.set(self.files.next_file.get() + 1);
-        let file = FileId::new(self.phase.identity().generation, self.files.next_file.get());
-        let lsn = self.record(&Record::Create { file, path, time: self.clock.seconds() });
-        let handle = self.open_handle(file, true);
-        self.begin_writing(file)?;
-        self.with_live(file, |live| live.lsn = live.lsn.max(lsn))?;
+        let file = self.files.take_id();
+        let lsn = self.files.record(&Record::Create { file, path, time: self.clock.seconds() });
+        let handle = self.files.open_handle(file, true);
+        self.files.begin_writing(file)?;
+        self.files.with(file, |open| open.durability_mut().need(lsn))?;
         let mut result = self.journal.written(lsn).await;
         if result.is_ok() {
             result = self.lease.may_write().await;
@@ -83,8 +82,8 @@ impl Core {
     pub(crate) async fn reopen(self: &Rc<Self>, path: &str) -> Result<HandleId, Fault> {
         match self.file_at(&normal(path)?) {
             Ok(file) => {
-                let handle = self.open_handle(file, true);
-                self.begin_writing(file)?;
+                let handle = self.files.open_handle(file, true);
+                self.files.begin_writing(file)?;
                 Ok(handle)
             }
             Err(Fault::NotFound) => self.create(path).await,
@@ -94,7 +93,7 @@ impl Core {
 
     pub(crate) fn open(&self, path: &str) -> Result<(HandleId, u64), Fault> {
         let file = self.file_at(&normal(path)?)?;
-        Ok((self.open_handle(file, false), self.size(file)?))
+        Ok((self.files.open_handle(file, false), self.files.size(file)?))
     }
 
     pub(crate) async fn rename(self: &Rc<Self>, from: &str, to: &str) -> Result<(), Fault> {
@@ -175,8 +174,8 @@ impl Core {
         match self.node(&normal(path)?).ok_or(Fault::NotFound)? {
             Node::Dir => Ok(Stat { is_dir: true, file: FileId::default(), size: 0, links: 1, time: 0 }),
             Node::File(file) => {
-                self.appended(file).await;
-                let size = self.size(file)?;
+                self.files.appended(file).await;
+                let size = self.files.size(file)?;
                 let state = self.metadata.state();
                 let entry = state.file(file).ok_or(Fault::NotFound)?;
                 Ok(Stat { is_dir: false, file, size, links: entry.links, time: entry.time })

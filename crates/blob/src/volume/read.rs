@@ -35,13 +35,12 @@ impl Core {
         offset: u64,
         length: u64,
     ) -> Result<Vec<u8>, Fault> {
-        let size = self.size(file)?;
+        let size = self.files.size(file)?;
         let end = offset.saturating_add(length).min(size);
         if offset >= end {
             return Ok(Vec::new());
         }
-        let on_disk = self.files.live.borrow().get(&file).map_or(u64::MAX, |live| live.on_disk());
-        if end > on_disk {
+        if end > self.files.on_disk(file) {
             self.flush(file).await?;
         }
         let pieces = self.pieces(file, class, offset, end)?;
@@ -62,33 +61,29 @@ impl Core {
         let geometry = self.phase.geometry();
         let (payload, micro_blocks) = (geometry.payload(), geometry.micro_blocks());
         let blocks_max = (self.settings.read_max.0 / u64::from(geometry.block)).max(1) as usize;
-        let lives = self.files.live.borrow();
-        let state = self.metadata.state();
-        let layout = match lives.get(&file) {
-            Some(live) => &live.layout,
-            None => &state.file(file).ok_or(Fault::NotFound)?.layout,
-        };
-        let mut pieces: Vec<Piece> = Vec::new();
-        let mut at = offset;
-        // The file may have been cut meanwhile.
-        while let Some((run, run_end)) = layout.run_at(at).filter(|_| at < end) {
-            let index = run.block + (at - run.offset) / payload;
-            let first = run.offset + (index - run.block) * payload;
-            let wanted = Wanted { index, offset: first, length: payload.min(run_end - first) };
-            at = first + wanted.length;
-            let (extent, within) = (index / micro_blocks, index % micro_blocks);
-            match pieces.last_mut() {
-                Some(last)
-                    if last.extent == extent
-                        && last.first + last.blocks.len() as u64 == within
-                        && last.blocks.len() < blocks_max =>
-                {
-                    last.blocks.push(wanted);
+        self.files.with_layout(file, |layout| {
+            let mut pieces: Vec<Piece> = Vec::new();
+            let mut at = offset;
+            // The file may have been cut meanwhile.
+            while let Some((run, run_end)) = layout.run_at(at).filter(|_| at < end) {
+                let index = run.block + (at - run.offset) / payload;
+                let first = run.offset + (index - run.block) * payload;
+                let wanted = Wanted { index, offset: first, length: payload.min(run_end - first) };
+                at = first + wanted.length;
+                let (extent, within) = (index / micro_blocks, index % micro_blocks);
+                match pieces.last_mut() {
+                    Some(last)
+                        if last.extent == extent
+                            && last.first + last.blocks.len() as u64 == within
+                            && last.blocks.len() < blocks_max =>
+                    {
+                        last.blocks.push(wanted);
+                    }
+                    _ => pieces.push(Piece { extent, class, first: within, blocks: vec![wanted] }),
                 }
-                _ => pieces.push(Piece { extent, class, first: within, blocks: vec![wanted] }),
             }
-        }
-        Ok(pieces)
+            pieces
+        })
     }
 
     /// If neither copy has all blocks of a piece, each block is looked for by itself.

@@ -44,31 +44,6 @@ impl Core {
         }
     }
 
-    /// The layout of a file as it is now.
-    fn layout(&self, file: FileId) -> Layout {
-        let of_live = self.files.live.borrow().get(&file).map(|live| live.layout.clone());
-        of_live
-            .or_else(|| self.metadata.state().file(file).map(|entry| entry.layout.clone()))
-            .unwrap_or_default()
-    }
-
-    /// How many micro blobs of a file, from the first on, are not being written to.
-    fn settled(&self, file: FileId) -> Option<u64> {
-        let micro_blocks = self.phase.geometry().micro_blocks();
-        let state = self.metadata.state();
-        let entry = state.file(file)?;
-        let lives = self.files.live.borrow();
-        match lives.get(&file) {
-            None => Some(entry.extents.len() as u64),
-            Some(live) => {
-                let first_unit = live.units.values().map(|unit| unit.first).min();
-                let open = first_unit.unwrap_or(live.layout.next_block).min(live.layout.next_block);
-                let open = if live.full.is_empty() { open } else { open.min(live.full_first) };
-                Some(open / micro_blocks)
-            }
-        }
-    }
-
     /// The blocks of a micro blob that hold bytes of the file.
     fn wanted_blocks(&self, layout: &Layout, extent: u64) -> Vec<Wanted> {
         let (payload, micro_blocks) = (self.phase.geometry().payload(), self.phase.geometry().micro_blocks());
@@ -82,13 +57,13 @@ impl Core {
         let mut report = Report { left: u64::from(!self.journal.has_two_copies()), ..Report::default() };
         let files: Vec<FileId> = self.metadata.files();
         for file in files {
-            self.pin(file);
+            self.files.pin(file);
             if self.lacks_open_copy(file) {
                 // If it cannot, it is left for when the file goes on by itself.
                 let _ = self.go_on(file).await;
             }
             let result = self.repair_file(file, &mut report).await;
-            self.unpin(file);
+            self.files.unpin(file);
             result?;
         }
         report.away = self.away();
@@ -106,7 +81,7 @@ impl Core {
 
     /// Whether a file is written to where a copy is missing, and could be written to where none is.
     fn lacks_open_copy(&self, file: FileId) -> bool {
-        let Some(settled) = self.settled(file) else { return false };
+        let Some(settled) = self.files.settled(file) else { return false };
         let state = self.metadata.state();
         let mut open =
             state.file(file).into_iter().flat_map(|entry| entry.extents.iter().skip(settled as usize));
@@ -114,7 +89,7 @@ impl Core {
     }
 
     async fn repair_file(self: &Rc<Self>, file: FileId, report: &mut Report) -> Result<(), Fault> {
-        let is_settled = |index| self.settled(file).is_some_and(|settled| index < settled);
+        let is_settled = |index| self.files.settled(file).is_some_and(|settled| index < settled);
         for index in (0..).take_while(|&index| is_settled(index)) {
             let lacking = {
                 let state = self.metadata.state();
@@ -137,7 +112,7 @@ impl Core {
                     }
                     Ok(place) => {
                         let record = Record::Move { file, extent: index, side: side as u8, place };
-                        let lsn = self.record(&record);
+                        let lsn = self.files.record(&record);
                         self.journal.written(lsn).await?;
                         report.repaired += 1;
                         self.counters.borrow_mut().repaired_extents += 1;
@@ -164,7 +139,7 @@ impl Core {
     /// Copies a micro blob to a new place on another target. Durable there when this returns.
     async fn copy_extent(self: &Rc<Self>, file: FileId, index: u64, source: Place) -> Result<Place, Fault> {
         let place = self.space.reserve_copy(Some(source.ssd)).await?;
-        let layout = self.layout(file);
+        let layout = self.files.with_layout(file, Layout::clone).unwrap_or_default();
         let wanted = self.wanted_blocks(&layout, index);
         let result = match self.is_walked(file, index) {
             true => self.copy_whole(file, index, &wanted, source, place).await,
@@ -220,10 +195,7 @@ impl Core {
 
     /// Fails if writes to this copy may have been lost in a power loss before it was read: an older version of a block looks like a good one.
     async fn trust(&self, file: FileId, index: u64, place: Place) -> Result<(), Fault> {
-        let unflushed = self.with_live(file, |live| {
-            let mut entries = (0..2).filter_map(|side| live.unflushed.get(&(index, side)).copied());
-            entries.find(|entry| entry.ssd == place.ssd)
-        });
+        let unflushed = self.files.with(file, |open| open.durability().unflushed_on(index, place.ssd));
         let Ok(Some(entry)) = unflushed else { return Ok(()) };
         if entry.is_lost {
             Err(Fault::Unreachable)
@@ -275,16 +247,16 @@ impl Core {
         let mut report = Report::default();
         let files: Vec<FileId> = self.metadata.files();
         for file in files {
-            self.pin(file);
-            let Some(settled) = self.settled(file) else {
-                self.unpin(file);
+            self.files.pin(file);
+            let Some(settled) = self.files.settled(file) else {
+                self.files.unpin(file);
                 continue;
             };
-            let layout = self.layout(file);
+            let layout = self.files.with_layout(file, Layout::clone).unwrap_or_default();
             for extent in 0..settled {
                 self.scrub_extent(file, extent, &layout, &mut report).await;
             }
-            self.unpin(file);
+            self.files.unpin(file);
         }
         let repaired = self.repair().await?;
         report.repaired += repaired.repaired;
