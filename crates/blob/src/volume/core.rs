@@ -1,17 +1,21 @@
-//! The parts that all procedures of a volume share.
+//! The parts and procedures of a volume.
 
+use super::Counters;
+use super::Settings;
 use super::clock::Clock;
+use super::copies::Copies;
 use super::disks::Disks;
 use super::files::Files;
 use super::journal::Journal;
 use super::lease::Lease;
 use super::metadata::Metadata;
 use super::outbox::{Orders, Outbox};
+use super::parts::Parts;
 use super::phase::Phase;
 use super::repair_signal::RepairSignal;
 use super::space::Space;
-use super::{Counters, Settings};
-use crate::task::{Gate, Spawner};
+use super::write::{Appender, Extents, Layouts, Sender, Syncer};
+use crate::task::Spawner;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -29,57 +33,37 @@ pub(crate) struct Core {
     pub(crate) journal: Rc<Journal>,
     pub(crate) space: Rc<Space>,
     pub(crate) files: Rc<Files>,
+    pub(crate) copies: Rc<Copies>,
+    pub(crate) appender: Rc<Appender>,
+    pub(crate) syncer: Rc<Syncer>,
+    pub(crate) layouts: Rc<Layouts>,
     pub(crate) counters: RefCell<Counters>,
 }
 
 impl Core {
     pub(crate) fn new(settings: Settings, spawner: Spawner) -> Rc<Core> {
-        let settings = Rc::new(settings);
-        let (outbox, phase, repair) = (Rc::<Outbox>::default(), Rc::<Phase>::default(), Rc::default());
-        let (metadata, journal_gate) = (Rc::<Metadata>::default(), Gate::default());
-        let clock = Clock::new(spawner.clone());
-        let orders = Orders::new(Rc::clone(&outbox));
-        let lease = Lease::new(
-            Rc::clone(&settings),
-            Rc::clone(&clock),
-            Rc::clone(&orders),
-            Rc::clone(&phase),
-            journal_gate.clone(),
-        );
-        let disks = Disks::new(
-            Rc::clone(&settings),
-            spawner.clone(),
-            Rc::clone(&clock),
-            Rc::clone(&outbox),
-            Rc::clone(&phase),
-            Rc::clone(&lease),
-            Rc::clone(&repair),
-        );
-        let journal = Journal::new(
-            Rc::clone(&settings),
-            Rc::clone(&clock),
-            Rc::clone(&phase),
-            Rc::clone(&lease),
-            Rc::clone(&disks),
-            Rc::clone(&metadata),
-            journal_gate,
-        );
-        let space = Space::new(
-            Rc::clone(&settings),
-            Rc::clone(&clock),
-            Rc::clone(&phase),
-            Rc::clone(&lease),
-            Rc::clone(&disks),
-            Rc::clone(&journal),
-        );
-        let files = Files::new(
-            Rc::clone(&settings),
-            spawner.clone(),
-            Rc::clone(&phase),
-            Rc::clone(&metadata),
-            Rc::clone(&journal),
-            Rc::clone(&space),
-        );
+        let parts = Parts::new(settings, spawner);
+        let copies = Copies::new(&parts);
+        let extents = Extents::new(&parts);
+        let sender = Sender::new(&parts, &extents, &copies);
+        let appender = Appender::new(&parts, &sender);
+        let syncer = Syncer::new(&parts, &copies, &sender);
+        let layouts = Layouts::new(&parts, &extents, &appender, &syncer);
+        let Parts {
+            settings,
+            spawner,
+            clock,
+            outbox,
+            orders,
+            phase,
+            lease,
+            disks,
+            repair,
+            metadata,
+            journal,
+            space,
+            files,
+        } = parts;
         Rc::new(Core {
             settings,
             spawner,
@@ -94,6 +78,10 @@ impl Core {
             journal,
             space,
             files,
+            copies,
+            appender,
+            syncer,
+            layouts,
             counters: RefCell::default(),
         })
     }

@@ -10,6 +10,7 @@
 
 mod check;
 mod clock;
+mod copies;
 mod core;
 mod disks;
 mod files;
@@ -19,6 +20,7 @@ mod metadata;
 mod mount;
 mod names;
 mod outbox;
+mod parts;
 mod phase;
 mod read;
 mod repair;
@@ -463,17 +465,21 @@ async fn serve(core: &Rc<Core>, request: Request) -> Result<Outcome, Fault> {
         }
         Request::Open { path } => core.open(&path).map(|(handle, size)| Outcome::Opened { handle, size }),
         Request::Append { handle, bytes } => {
-            core.append(core.files.writer(handle)?, &bytes).await.map(|()| Outcome::Done)
+            core.appender.append(core.files.writer(handle)?, &bytes).await.map(|()| Outcome::Done)
         }
         Request::WriteAt { handle, offset, bytes } => {
-            core.write_at(core.files.writer(handle)?, offset, &bytes).await.map(|()| Outcome::Done)
+            core.appender.write_at(core.files.writer(handle)?, offset, &bytes).await.map(|()| Outcome::Done)
         }
-        Request::Flush { handle } => core.flush(core.files.writer(handle)?).await.map(|()| Outcome::Done),
-        Request::Sync { handle } => core.sync(core.files.writer(handle)?).await.map(|()| Outcome::Done),
+        Request::Flush { handle } => {
+            core.syncer.flush(core.files.writer(handle)?).await.map(|()| Outcome::Done)
+        }
+        Request::Sync { handle } => {
+            core.syncer.sync(core.files.writer(handle)?).await.map(|()| Outcome::Done)
+        }
         Request::Truncate { handle, size } => {
-            core.truncate(core.files.writer(handle)?, size).await.map(|()| Outcome::Done)
+            core.layouts.truncate(core.files.writer(handle)?, size).await.map(|()| Outcome::Done)
         }
-        Request::Close { handle } => core.close(handle).await.map(|()| Outcome::Done),
+        Request::Close { handle } => core.layouts.close(handle).await.map(|()| Outcome::Done),
         Request::Read { handle, offset, length, class } => {
             let file = core.files.handle(handle)?.file;
             core.files.pin(file);
@@ -523,6 +529,7 @@ fn show(core: &Core) -> Shown {
             checkpoints,
             metadata_copies_lost,
             degraded_extents: core.space.degraded(),
+            stale_copies: core.copies.stale(),
             ..*core.counters.borrow()
         },
     }

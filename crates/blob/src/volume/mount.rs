@@ -373,7 +373,7 @@ impl Core {
     pub(crate) async fn unmount(self: &Rc<Self>) -> Result<(), Fault> {
         let live: Vec<FileId> = self.files.open_files();
         for file in live {
-            match self.sync(file).await {
+            match self.syncer.sync(file).await {
                 // Recorded and closed meanwhile.
                 Err(Fault::BadHandle) => {}
                 result => result?,

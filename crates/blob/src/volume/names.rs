@@ -72,7 +72,7 @@ impl Core {
         match result {
             Ok(()) => Ok(handle),
             Err(fault) => {
-                let _ = self.close(handle).await;
+                let _ = self.layouts.close(handle).await;
                 Err(fault)
             }
         }

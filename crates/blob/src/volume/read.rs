@@ -7,10 +7,10 @@
 //!
 //! Holds: `tests/worlds.rs`, `tests/faults.rs`.
 
-use super::check::{self, Wanted};
+use super::check::Wanted;
 use super::core::Core;
 use crate::task::join;
-use crate::{Class, Fault, FileId, Place, SsdId};
+use crate::{Class, Fault, FileId, SsdId};
 use std::rc::Rc;
 use units::Nanos;
 
@@ -41,7 +41,7 @@ impl Core {
             return Ok(Vec::new());
         }
         if end > self.files.on_disk(file) {
-            self.flush(file).await?;
+            self.syncer.flush(file).await?;
         }
         let pieces = self.pieces(file, class, offset, end)?;
         let ends = join(pieces.iter().map(|piece| self.read_piece_or_blocks(file, piece))).await;
@@ -140,14 +140,14 @@ impl Core {
         let mut fault = Fault::Unreachable;
         let mut damaged = None;
         for (side, place) in copies {
-            match self.read_copy(file, piece.class, place, piece.first, &piece.blocks).await {
+            match self.copies.read(file, piece.class, place, piece.first, &piece.blocks).await {
                 Ok(payloads) => {
                     if let Some(damaged) =
                         damaged.filter(|bad| self.metadata.good_copies(file, piece.extent).contains(bad))
                     {
                         let (damaged, _) = damaged;
                         self.counters.borrow_mut().corrupt_blocks += 1;
-                        self.mark_stale(file, piece.extent, damaged);
+                        self.copies.mark_stale(file, piece.extent, damaged);
                     }
                     return Ok(payloads);
                 }
@@ -159,32 +159,5 @@ impl Core {
             }
         }
         Err(fault)
-    }
-
-    /// Blocks of one copy. Read twice before they are called damaged: a block may be written while it is read.
-    pub(crate) async fn read_copy(
-        &self,
-        file: FileId,
-        class: Class,
-        place: Place,
-        first: u64,
-        blocks: &[Wanted],
-    ) -> Result<Vec<Vec<u8>>, Fault> {
-        let (identity, geometry) = (self.phase.identity(), self.phase.geometry());
-        let block = geometry.block as usize;
-        for _ in 0..2 {
-            let at = geometry.byte_of(place) + first * u64::from(geometry.block);
-            let read = self.disks.read(place.ssd, class, at, (blocks.len() * block) as u32).await;
-            let bytes = read.map_err(|_| Fault::Unreachable)?;
-            let payloads: Option<Vec<Vec<u8>>> = bytes
-                .chunks(block)
-                .zip(blocks)
-                .map(|(bytes, wanted)| check::open(&identity, file, bytes, wanted).map(<[u8]>::to_vec))
-                .collect();
-            if let Some(payloads) = payloads {
-                return Ok(payloads);
-            }
-        }
-        Err(Fault::Corrupt)
     }
 }

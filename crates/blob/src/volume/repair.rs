@@ -60,7 +60,7 @@ impl Core {
             self.files.pin(file);
             if self.lacks_open_copy(file) {
                 // If it cannot, it is left for when the file goes on by itself.
-                let _ = self.go_on(file).await;
+                let _ = self.layouts.go_on(file).await;
             }
             let result = self.repair_file(file, &mut report).await;
             self.files.unpin(file);
@@ -280,14 +280,15 @@ impl Core {
             for (side, place) in copies.iter().enumerate() {
                 let Some(place) = place else { continue };
                 let read =
-                    self.read_copy(file, Class::Background, *place, run[0].index % micro_blocks, run).await;
+                    self.copies.read(file, Class::Background, *place, run[0].index % micro_blocks, run).await;
                 report.checked +=
                     if matches!(read, Ok(_) | Err(Fault::Corrupt)) { run.len() as u64 } else { 0 };
                 if read == Err(Fault::Corrupt) {
                     for wanted in run {
                         let one = std::slice::from_ref(wanted);
                         let read = self
-                            .read_copy(file, Class::Background, *place, wanted.index % micro_blocks, one)
+                            .copies
+                            .read(file, Class::Background, *place, wanted.index % micro_blocks, one)
                             .await;
                         corrupt[side] += u64::from(read == Err(Fault::Corrupt));
                     }
@@ -297,8 +298,8 @@ impl Core {
         report.corrupt += corrupt[0] + corrupt[1];
         match corrupt {
             [0, 0] => {}
-            [_, 0] => self.mark_stale(file, extent, 0),
-            [0, _] => self.mark_stale(file, extent, 1),
+            [_, 0] => self.copies.mark_stale(file, extent, 0),
+            [0, _] => self.copies.mark_stale(file, extent, 1),
             _ => report.lost += 1,
         }
     }
