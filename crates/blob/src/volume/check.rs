@@ -1,9 +1,9 @@
 //! Whether a block is the one that a layout asks for.
 
 use super::phase::Identity;
-use crate::FileId;
 use crate::format::block;
 use crate::format::record::Layout;
+use crate::{FileId, Geometry};
 
 /// What a block must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,13 @@ pub(crate) fn wanted(layout: &Layout, index: u64, payload: u64) -> Option<Wanted
     let end = layout.runs.get(after).map_or(layout.size, |next| next.offset);
     let offset = run.offset + (index - run.block) * payload;
     (offset < end).then(|| Wanted { index, offset, length: payload.min(end - offset) })
+}
+
+/// The blocks of a micro blob that hold bytes of the file.
+pub(crate) fn wanted_blocks(layout: &Layout, extent: u64, geometry: &Geometry) -> Vec<Wanted> {
+    let (payload, micro_blocks) = (geometry.payload(), geometry.micro_blocks());
+    let blocks = extent * micro_blocks..(extent + 1) * micro_blocks;
+    blocks.filter_map(|index| wanted(layout, index, payload)).collect()
 }
 
 /// The bytes of the file in a block, if it is the one that is wanted.

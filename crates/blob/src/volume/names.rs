@@ -1,8 +1,13 @@
 //! Names: directories, files, links. Every change is one record, and is on the SSDs when it is acknowledged.
 
-use super::core::Core;
-use super::files::HandleId;
+use super::clock::Clock;
+use super::files::{Files, HandleId};
+use super::journal::Journal;
+use super::lease::Lease;
+use super::metadata::Metadata;
+use super::parts::Parts;
 use super::state::Node;
+use super::write::Layouts;
 use super::{Outcome, Stat};
 use crate::format::record::Record;
 use crate::{Fault, FileId};
@@ -23,7 +28,28 @@ pub fn normal(path: &str) -> Result<String, Fault> {
     Ok(parts.join("/"))
 }
 
-impl Core {
+/// See the module.
+pub(crate) struct Names {
+    clock: Rc<Clock>,
+    lease: Rc<Lease>,
+    metadata: Rc<Metadata>,
+    journal: Rc<Journal>,
+    files: Rc<Files>,
+    layouts: Rc<Layouts>,
+}
+
+impl Names {
+    pub(crate) fn new(parts: &Parts, layouts: &Rc<Layouts>) -> Rc<Names> {
+        Rc::new(Names {
+            clock: Rc::clone(&parts.clock),
+            lease: Rc::clone(&parts.lease),
+            metadata: Rc::clone(&parts.metadata),
+            journal: Rc::clone(&parts.journal),
+            files: Rc::clone(&parts.files),
+            layouts: Rc::clone(layouts),
+        })
+    }
+
     fn node(&self, path: &str) -> Option<Node> {
         self.metadata.state().node(path)
     }
@@ -45,7 +71,7 @@ impl Core {
     }
 
     /// Records a change and waits until a crash of this client does not lose it.
-    async fn change(self: &Rc<Self>, record: Record) -> Result<(), Fault> {
+    async fn change(&self, record: Record) -> Result<(), Fault> {
         self.lease.may_write().await?;
         let lsn = self.files.record(&record);
         self.journal.written(lsn).await?;
@@ -53,7 +79,7 @@ impl Core {
     }
 
     /// A new file to write to, even if the name exists. Who has the old one open keeps it.
-    pub(crate) async fn create(self: &Rc<Self>, path: &str) -> Result<HandleId, Fault> {
+    pub(crate) async fn create(&self, path: &str) -> Result<HandleId, Fault> {
         let path = normal(path)?;
         self.lease.may_write().await?;
         self.check_parent(&path)?;
@@ -79,7 +105,7 @@ impl Core {
     }
 
     /// A file to append to; made if there is none.
-    pub(crate) async fn reopen(self: &Rc<Self>, path: &str) -> Result<HandleId, Fault> {
+    pub(crate) async fn reopen(&self, path: &str) -> Result<HandleId, Fault> {
         match self.file_at(&normal(path)?) {
             Ok(file) => {
                 let handle = self.files.open_handle(file, true);
@@ -96,7 +122,7 @@ impl Core {
         Ok((self.files.open_handle(file, false), self.files.size(file)?))
     }
 
-    pub(crate) async fn rename(self: &Rc<Self>, from: &str, to: &str) -> Result<(), Fault> {
+    pub(crate) async fn rename(&self, from: &str, to: &str) -> Result<(), Fault> {
         let (from, to) = (normal(from)?, normal(to)?);
         let source = self.node(&from).ok_or(Fault::NotFound)?;
         self.check_parent(&to)?;
@@ -118,14 +144,14 @@ impl Core {
         self.change(Record::Rename { from, to }).await
     }
 
-    pub(crate) async fn unlink(self: &Rc<Self>, path: &str) -> Result<(), Fault> {
+    pub(crate) async fn unlink(&self, path: &str) -> Result<(), Fault> {
         let path = normal(path)?;
         self.file_at(&path)?;
         self.change(Record::Unlink { path }).await
     }
 
     /// A further name for a file.
-    pub(crate) async fn link(self: &Rc<Self>, from: &str, to: &str) -> Result<(), Fault> {
+    pub(crate) async fn link(&self, from: &str, to: &str) -> Result<(), Fault> {
         let (from, to) = (normal(from)?, normal(to)?);
         let file = self.file_at(&from)?;
         self.check_parent(&to)?;
@@ -135,7 +161,7 @@ impl Core {
         self.change(Record::Link { file, path: to }).await
     }
 
-    pub(crate) async fn make_dir(self: &Rc<Self>, path: &str) -> Result<(), Fault> {
+    pub(crate) async fn make_dir(&self, path: &str) -> Result<(), Fault> {
         let path = normal(path)?;
         self.check_parent(&path)?;
         if self.node(&path).is_some() {
@@ -144,7 +170,7 @@ impl Core {
         self.change(Record::MakeDir { path }).await
     }
 
-    pub(crate) async fn remove_dir(self: &Rc<Self>, path: &str) -> Result<(), Fault> {
+    pub(crate) async fn remove_dir(&self, path: &str) -> Result<(), Fault> {
         let path = normal(path)?;
         match self.node(&path) {
             _ if path.is_empty() => return Err(Fault::Invalid),
@@ -184,7 +210,7 @@ impl Core {
     }
 
     /// All changes of names so far survive power losses.
-    pub(crate) async fn sync_names(self: &Rc<Self>) -> Result<(), Fault> {
+    pub(crate) async fn sync_names(&self) -> Result<(), Fault> {
         self.journal.durable(self.journal.appended()).await?;
         self.lease.may_write().await
     }

@@ -7,10 +7,19 @@
 //!
 //! Holds: `tests/worlds.rs`, `tests/faults.rs`.
 
+use super::Settings;
 use super::check::Wanted;
-use super::core::Core;
+use super::clock::Clock;
+use super::copies::Copies;
+use super::disks::Disks;
+use super::files::Files;
+use super::metadata::Metadata;
+use super::parts::Parts;
+use super::phase::Phase;
+use super::write::Syncer;
 use crate::task::join;
 use crate::{Class, Fault, FileId, SsdId};
+use std::cell::Cell;
 use std::rc::Rc;
 use units::Nanos;
 
@@ -26,10 +35,43 @@ struct Piece {
     blocks: Vec<Wanted>,
 }
 
-impl Core {
+/// See the module.
+pub(crate) struct Reader {
+    settings: Rc<Settings>,
+    clock: Rc<Clock>,
+    phase: Rc<Phase>,
+    disks: Rc<Disks>,
+    metadata: Rc<Metadata>,
+    files: Rc<Files>,
+    copies: Rc<Copies>,
+    syncer: Rc<Syncer>,
+    /// Reads that found wrong bytes in a copy.
+    corrupt: Cell<u64>,
+}
+
+impl Reader {
+    pub(crate) fn new(parts: &Parts, copies: &Rc<Copies>, syncer: &Rc<Syncer>) -> Rc<Reader> {
+        Rc::new(Reader {
+            settings: Rc::clone(&parts.settings),
+            clock: Rc::clone(&parts.clock),
+            phase: Rc::clone(&parts.phase),
+            disks: Rc::clone(&parts.disks),
+            metadata: Rc::clone(&parts.metadata),
+            files: Rc::clone(&parts.files),
+            copies: Rc::clone(copies),
+            syncer: Rc::clone(syncer),
+            corrupt: Cell::default(),
+        })
+    }
+
+    /// Reads since the mount that found wrong bytes in a copy.
+    pub(crate) fn corrupt(&self) -> u64 {
+        self.corrupt.get()
+    }
+
     /// Bytes of a file; fewer than asked for only at its end.
     pub(crate) async fn read(
-        self: &Rc<Self>,
+        &self,
         file: FileId,
         class: Class,
         offset: u64,
@@ -87,11 +129,7 @@ impl Core {
     }
 
     /// If neither copy has all blocks of a piece, each block is looked for by itself.
-    async fn read_piece_or_blocks(
-        self: &Rc<Self>,
-        file: FileId,
-        piece: &Piece,
-    ) -> Result<Vec<Vec<u8>>, Fault> {
+    async fn read_piece_or_blocks(&self, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
         let result = self.read_piece(file, piece).await;
         if result != Err(Fault::Corrupt) || piece.blocks.len() == 1 {
             return result;
@@ -105,7 +143,7 @@ impl Core {
     }
 
     /// A repair may move a copy, and its old place may be used anew, while it is read: then its new place is read.
-    async fn read_piece(self: &Rc<Self>, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
+    async fn read_piece(&self, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
         let give_up = self.clock.now() + self.settings.patience;
         let mut has_paused = false;
         loop {
@@ -129,7 +167,7 @@ impl Core {
         }
     }
 
-    async fn read_piece_once(self: &Rc<Self>, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
+    async fn read_piece_once(&self, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
         let mut copies = self.metadata.good_copies(file, piece.extent);
         if let [one, other] = copies[..] {
             let chosen = self.disks.choose([one, other].map(|(_, place)| place.ssd));
@@ -146,7 +184,7 @@ impl Core {
                         damaged.filter(|bad| self.metadata.good_copies(file, piece.extent).contains(bad))
                     {
                         let (damaged, _) = damaged;
-                        self.counters.borrow_mut().corrupt_blocks += 1;
+                        self.corrupt.set(self.corrupt.get() + 1);
                         self.copies.mark_stale(file, piece.extent, damaged);
                     }
                     return Ok(payloads);

@@ -18,9 +18,9 @@ use super::outbox::Outbox;
 use super::phase::Phase;
 use super::repair_signal::RepairSignal;
 use super::{IoId, Settings};
-use crate::SsdId;
 use crate::steer::{Data, Slow, Steering};
 use crate::task::{Answer, Gate, Spawner};
+use crate::{Fault, SsdId};
 use disk::Disk;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -139,6 +139,22 @@ impl Disks {
         let is_over = || self.phase.is_over() || self.clock.now() >= give_up;
         self.reach_until(give_up, || away.iter().any(|ssd| self.is_up(*ssd)) || is_over()).await;
         !is_over()
+    }
+
+    /// Looks for what is on these SSDs; waits for those that are away if it cannot be reached.
+    pub(crate) async fn in_time<T>(
+        &self,
+        ssds: &[SsdId],
+        find: impl AsyncFn() -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let give_up = self.clock.now() + self.settings.patience;
+        loop {
+            let found = find().await;
+            let is_away = matches!(found, Err(Fault::Unreachable));
+            if !is_away || !self.wait_for_one(ssds, give_up).await {
+                return found;
+            }
+        }
     }
 
     /// The mount is over.
