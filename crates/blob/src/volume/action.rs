@@ -1,4 +1,4 @@
-//! What a volume has done outside: IOs and orders, and how operations have ended.
+//! Actions of a volume for the outside: IOs, orders, and the outcomes of operations.
 
 use super::Outcome;
 use crate::SsdId;
@@ -17,21 +17,21 @@ pub struct IoId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderId(pub u64);
 
-/// What an IO does. Addresses and lengths are in bytes and multiples of the volume's block size.
+/// The work of an IO. Addresses and lengths are in bytes and multiples of the volume's block size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IoKind {
     /// Read.
     Read {
         /// First byte.
         at: u64,
-        /// How many.
+        /// Number of bytes.
         length: u32,
     },
     /// Write. A block of the volume is written as a whole or not at all, unless power fails.
     Write {
         /// First byte.
         at: u64,
-        /// What.
+        /// The bytes.
         bytes: Arc<Vec<u8>>,
         /// It survives a power loss as soon as it has completed (force unit access).
         durable: bool,
@@ -42,32 +42,32 @@ pub enum IoKind {
     Trim {
         /// First byte.
         at: u64,
-        /// How many.
+        /// Number of bytes.
         length: u64,
     },
 }
 
-/// How urgent an IO is among those of one volume. What a volume may do beside others is not its own to say.
+/// The urgency of an IO among those of one volume. Its share among other volumes is not its own to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Somebody waits for a little that is written: a log, the journal.
+    /// A small write that a caller waits for: a log, the journal.
     Urgent,
-    /// Somebody waits for what is read; and what has no class at an SSD.
+    /// A read that a caller waits for; also an IO without a class at an SSD.
     Normal,
-    /// Nobody waits for a single one: tables that are written, compactions, repair, scrubbing.
+    /// One of many that no caller waits for singly: writes of tables, compactions, repair, scrubbing.
     Background,
 }
 
 /// An IO to be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// To be named when it has ended.
+    /// Named at its completion.
     pub id: IoId,
-    /// Where.
+    /// The SSD.
     pub ssd: SsdId,
-    /// Before or after which others.
+    /// Its urgency.
     pub class: Class,
-    /// What.
+    /// Its work.
     pub kind: IoKind,
 }
 
@@ -80,10 +80,10 @@ pub enum IoFault {
     Failed,
 }
 
-/// What is to be done outside.
+/// An action to be carried out outside.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// These SSDs are of interest: connect to them, and say what becomes of it with [`Volume::on_ssd`].
+    /// These SSDs are of interest: connect to them, and report on them with [`Volume::on_ssd`].
     Ssds(Vec<(SsdId, SsdRecord)>),
     /// Carry out an IO, and hand its end to [`Volume::on_io`].
     Io(Io),

@@ -5,7 +5,7 @@ use crate::format::block;
 use crate::format::record::Layout;
 use crate::{FileId, Geometry};
 
-/// What a block must be.
+/// The block that a layout asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) index: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Wanted {
     pub(crate) length: u64,
 }
 
-/// What a block of a file must be; `None` if no byte of the file is in it.
+/// The block of a file with this index; `None` if no byte of the file is in it.
 pub(crate) fn wanted(layout: &Layout, index: u64, payload: u64) -> Option<Wanted> {
     let after = layout.runs.partition_point(|run| run.block <= index);
     let run = layout.runs.get(after.checked_sub(1)?)?;

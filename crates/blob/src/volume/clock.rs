@@ -10,7 +10,7 @@ use units::{Instant, Nanos};
 pub(crate) struct Clock {
     spawner: Spawner,
     now: Cell<Instant>,
-    /// How far the wall clock is ahead of `now`.
+    /// The lead of the wall clock over `now`.
     wall_ahead: Cell<Nanos>,
     /// Timers of the same moment go off in the order in which they were set.
     timers: RefCell<BTreeMap<(Instant, u64), Answer<()>>>,

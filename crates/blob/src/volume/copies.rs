@@ -47,7 +47,7 @@ impl Copies {
         self.stale.get()
     }
 
-    /// Writes blocks of one micro blob to the copies that are good. What fails on one of them is recorded.
+    /// Writes blocks of one micro blob to the copies that are good. A failure on one of them is recorded.
     pub(crate) async fn write(&self, file: FileId, write: &UnitWrite) -> Result<(), Fault> {
         let UnitWrite { first, class, ref bytes, is_durable } = *write;
         let micro_blocks = self.phase.geometry().micro_blocks();

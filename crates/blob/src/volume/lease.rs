@@ -5,8 +5,8 @@
 //! fast to within a tenth. After its deadline it sends no write and acknowledges none.
 //!
 //! ```text
-//!  valid ──deadline──► unsure ──renewed, or regained: nobody else had the volume──► valid
-//!                         └──── somebody else had it ──► fenced, for ever
+//!  valid ──deadline──► unsure ──renewed, or regained: no other client had it──────► valid
+//!                         └──── another client had it ──► fenced, for ever
 //! ```
 //!
 //! Holds: nothing is acknowledged after the deadline (the fencer in `tests/worlds.rs`).
@@ -140,7 +140,7 @@ impl Lease {
         self.fenced.notify();
     }
 
-    /// Renews the lease until the volume is unmounted or somebody else has it.
+    /// Renews the lease until the volume is unmounted or another client has it.
     pub(crate) async fn keep(self: Rc<Self>) {
         let mut pause = Nanos(self.settings.ttl.0 / 3);
         loop {

@@ -40,7 +40,7 @@ impl Metadata {
         self.state().files().map(|(file, _)| file).collect()
     }
 
-    /// How many micro blobs a file has.
+    /// Number of micro blobs of a file.
     pub(crate) fn extents(&self, file: FileId) -> Option<u64> {
         self.state().file(file).map(|entry| entry.extents.len() as u64)
     }

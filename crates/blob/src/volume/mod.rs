@@ -150,7 +150,7 @@ impl Volume {
         self.parts.clock.next_timer()
     }
 
-    /// What is to be done outside, oldest first.
+    /// The next action for the outside, oldest first.
     pub fn next_action(&mut self) -> Option<Action> {
         self.parts.outbox.pop()
     }

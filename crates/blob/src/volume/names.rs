@@ -78,7 +78,7 @@ impl Names {
         self.lease.may_write().await
     }
 
-    /// A new file to write to, even if the name exists. Who has the old one open keeps it.
+    /// A new file to write to, even if the name exists. Handles of the old one keep it.
     pub(crate) async fn create(&self, path: &str) -> Result<HandleId, Fault> {
         let path = normal(path)?;
         self.lease.may_write().await?;

@@ -1,7 +1,7 @@
-//! How far a mount has come, and which volume it is of.
+//! The phase of a mount, and the volume that it is of.
 //!
 //! ```text
-//!   new ──lock, generation──► begun ──metadata found and written anew──► mounted ──unmount, or the mount failed──► over
+//!   new ──lock, generation──► begun ──metadata found, checkpoint──► mounted ──unmount, or the mount failed──► over
 //! ```
 
 use crate::{Generation, Geometry, VolumeId};

@@ -1,4 +1,4 @@
-//! Reading: which blocks, which copy, and what if it is not what was written.
+//! Reading: which blocks, which copy, and what to do when a block is wrong.
 //!
 //! All pieces of a read are on their way at the same time. The steering chooses a copy for each. If that cannot be reached,
 //! or a block is not the one that was written, the other copy is read; a copy that has wrong bytes where the other has the
@@ -142,7 +142,7 @@ impl Reader {
         Ok(payloads)
     }
 
-    /// A repair may move a copy, and its old place may be used anew, while it is read: then its new place is read.
+    /// A repair may move a copy, and its old place may be reused, while it is read: then its new place is read.
     async fn read_piece(&self, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
         let give_up = self.clock.now() + self.settings.patience;
         let mut has_paused = false;

@@ -3,7 +3,7 @@
 use super::{Class, HandleId};
 use crate::{Fault, FileId};
 
-/// What a caller wants.
+/// A request of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Mount the volume. Must be the first request, and end before the next.
@@ -23,29 +23,28 @@ pub enum Request {
         /// Its name.
         path: String,
     },
-    /// Append bytes. They may wait in buffers. What is asked for later comes behind them and finds them, also if this has not ended
-    /// yet.
+    /// Append bytes. They may wait in buffers. Later requests come behind them and find them, also if this one has not ended yet.
     Append {
-        /// Where.
+        /// The file.
         handle: HandleId,
-        /// What.
+        /// The bytes.
         bytes: Vec<u8>,
     },
     /// Write at an offset, at least up to the end of the file.
     WriteAt {
-        /// Where.
+        /// The file.
         handle: HandleId,
-        /// From here on.
+        /// First byte.
         offset: u64,
-        /// What.
+        /// The bytes.
         bytes: Vec<u8>,
     },
-    /// What was appended survives a crash of this client.
+    /// Make the appended bytes survive a crash of this client.
     Flush {
         /// The file.
         handle: HandleId,
     },
-    /// What was appended, and the file's name, survive power losses of the targets.
+    /// Make the appended bytes and the file's name survive power losses of the targets.
     Sync {
         /// The file.
         handle: HandleId,
@@ -68,9 +67,9 @@ pub enum Request {
         handle: HandleId,
         /// First byte.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         length: u64,
-        /// Whether somebody waits for it.
+        /// Its urgency.
         class: Class,
     },
     /// The size, with what waits in buffers.
@@ -112,26 +111,26 @@ pub enum Request {
         /// The directory.
         path: String,
     },
-    /// What a name stands for.
+    /// Describe the file or directory of a name.
     Stat {
         /// The name.
         path: String,
     },
-    /// How many bytes files may still take.
+    /// Bytes that files may still take.
     Free,
-    /// All changes of names survive power losses of the targets.
+    /// Make all changes of names survive power losses of the targets.
     SyncNames,
-    /// Make every copy anew that is missing or stale.
+    /// Replace every copy that is missing or stale.
     Repair,
     /// Check every copy of every block, and repair.
     Scrub,
-    /// How the volume is.
+    /// Describe the volume.
     Show,
     /// Sync everything and unlock the volume.
     Unmount,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is done.
@@ -159,7 +158,7 @@ pub enum Outcome {
     Failed(Fault),
 }
 
-/// What a name stands for.
+/// The file or directory of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// A directory.
@@ -174,20 +173,20 @@ pub struct Stat {
     pub time: u64,
 }
 
-/// What a repair or scrub found and did.
+/// The findings of a repair or scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Blocks read and checked, both copies counted.
     pub checked: u64,
     /// Blocks that were not as they had been written.
     pub corrupt: u64,
-    /// Micro blobs of which a copy was made anew.
+    /// Micro blobs of which a copy was replaced.
     pub repaired: u64,
     /// Micro blobs that still have one good copy only, and the metadata if it has: no space, or their SSDs cannot be reached.
     pub left: u64,
     /// Micro blobs without any good copy.
     pub lost: u64,
-    /// Micro blobs with a good copy on an SSD that cannot be reached now: nobody has seen whether it is good still.
+    /// Micro blobs with a good copy on an SSD that cannot be reached now, and so could not be checked.
     pub away: u64,
 }
 
@@ -204,11 +203,11 @@ pub struct Counters {
     pub stale_copies: u64,
     /// Reads that found wrong bytes in a copy.
     pub corrupt_blocks: u64,
-    /// Copies that were made anew.
+    /// Copies that were replaced.
     pub repaired_extents: u64,
 }
 
-/// How a volume is.
+/// The state of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// Files.

@@ -1,4 +1,4 @@
-//! Space: micro blobs for new data, and what happens to those that are freed.
+//! Space: micro blobs for new data, and the way of freed ones back.
 //!
 //! A freed micro blob is used again only after the record that freed it is durable: until then a crash may bring the file
 //! back. Then it is trimmed, and only then handed out again.
@@ -53,7 +53,7 @@ pub(crate) struct Space {
     degraded: Cell<u64>,
 }
 
-/// What a reservation is for.
+/// The purpose of a reservation.
 #[derive(Clone, Copy)]
 enum Purpose {
     New(Data),
@@ -113,7 +113,7 @@ impl Space {
         self.pool.borrow().is_up(ssd)
     }
 
-    /// How many SSDs can be reached.
+    /// Number of SSDs that can be reached.
     pub(crate) fn count_up(&self) -> u64 {
         let pool = self.pool.borrow();
         pool.ssds().filter(|ssd| pool.is_up(*ssd)).count() as u64
@@ -140,8 +140,8 @@ impl Space {
         megas.for_each(|mega| pool.add_mega(mega, used, from));
     }
 
-    /// Takes a mega blob for a copy of the metadata, on a domain on which no copy is: one that the store still has, or one of this volume that
-    /// nothing is in. Empty if there is none.
+    /// Takes a mega blob for a copy of the metadata, on a domain on which no copy is: one that the store still has, or an empty
+    /// one of this volume. Empty if there is none.
     pub(crate) async fn take_elsewhere(&self, copies: &[Mega]) -> Result<Vec<Mega>, Fault> {
         let candidates: Vec<_> = {
             let pool = self.pool.borrow();
@@ -185,7 +185,7 @@ impl Space {
         }
     }
 
-    /// Reserves a place for a copy that is to be made anew, away from the other copy.
+    /// Reserves a place for a new copy, away from the other one.
     pub(crate) async fn reserve_copy(&self, other: Option<SsdId>) -> Result<Place, Fault> {
         match self.reserve_for(Purpose::Copy(other)).await? {
             Reserve::Single(place) => Ok(place),
@@ -263,8 +263,8 @@ impl Space {
         Ok(())
     }
 
-    /// How many bytes files may still take, as far as SSDs can be reached, and if nobody else takes what they have: a pair of micro blobs
-    /// on two domains for each block, or one on the only domain that is left. What waits to be trimmed does not count.
+    /// Bytes that files may still take, as far as SSDs can be reached, and if no other volume takes what they have: a pair of micro blobs
+    /// on two domains for each block, or one on the only domain that is left. Places that wait to be trimmed do not count.
     pub(crate) async fn free_bytes(&self) -> Result<u64, Fault> {
         let Reply::Ssds(ssds) = self.lease.order(|_| Order::Look).await? else {
             unreachable!("Look is answered with SSDs")

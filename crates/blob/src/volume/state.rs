@@ -6,7 +6,7 @@ use crate::format::record::{Layout, Record};
 use crate::{Copies, FileId, Place};
 use std::collections::BTreeMap;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     Dir,
@@ -37,13 +37,13 @@ pub(crate) struct File {
     pub(crate) links: u32,
     pub(crate) time: u64,
     pub(crate) extents: Vec<Extent>,
-    /// What was recorded, all of it durable.
+    /// The recorded layout, all of it durable.
     pub(crate) layout: Layout,
     /// Nothing lies behind the recorded layout.
     pub(crate) is_sealed: bool,
 }
 
-/// What a record did besides changing the state.
+/// Further effects of a record.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effects {
     /// This file has no name any more.
@@ -64,7 +64,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// What a name stands for. The directory of all others has the empty name.
+    /// The meaning of a name. The directory of all others has the empty name.
     pub(crate) fn node(&self, path: &str) -> Option<Node> {
         if path.is_empty() { Some(Node::Dir) } else { self.names.get(path).copied() }
     }

@@ -75,7 +75,7 @@ impl Disk {
         Load { credit, in_flight, writing, ..Load::default() }.told(now, slow)
     }
 
-    /// An IO is sent that writes so many bytes.
+    /// An IO is sent that writes `writing` bytes.
     pub(super) fn on_sent(&mut self, writing: u64) {
         self.in_flight += 1;
         self.writing += writing;

@@ -175,7 +175,7 @@ impl Disks {
         }
     }
 
-    /// How good an SSD is for new data; the highest is taken.
+    /// The rank of an SSD for new data; the highest is taken.
     pub(crate) fn rank(&self, ssd: SsdId, data: Data) -> i64 {
         let load = self.with(ssd, |disk| disk.load(self.clock.now()));
         self.steering.borrow().rank(self.clock.wall_clock(), ssd, load, data)

@@ -1,4 +1,4 @@
-//! What an open file still needs to survive power losses: flushes of its copies, and records.
+//! The flushes and records that an open file still needs to survive power losses.
 
 use crate::volume::disks::Sequence;
 use crate::volume::journal::Lsn;

@@ -240,7 +240,7 @@ impl Files {
         self.open.borrow().get(&file).map_or(u64::MAX, OpenFile::on_disk)
     }
 
-    /// How many micro blobs of a file, from the first on, are not being written to.
+    /// Number of micro blobs of a file, from the first on, that are not being written to.
     pub(crate) fn settled(&self, file: FileId) -> Option<u64> {
         let extents = self.metadata.extents(file)?;
         let micro_blocks = self.phase.geometry().micro_blocks();

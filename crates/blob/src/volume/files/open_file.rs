@@ -121,7 +121,7 @@ impl OpenFile {
         }
     }
 
-    /// Takes bytes into the buffers. What is full waits to be sent then.
+    /// Takes bytes into the buffers. Full units wait to be sent then.
     pub(crate) fn take(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (taken, blocks) = self.tail.take(bytes);
@@ -172,7 +172,7 @@ impl OpenFile {
         upto
     }
 
-    /// The next bytes, so many, are written at this offset. They must go up to the end of the file at least.
+    /// The next `length` bytes are written at this offset. They must go up to the end of the file at least.
     pub(crate) fn rewind(&mut self, offset: u64, length: u64) -> Result<(), Fault> {
         if offset > self.size() || offset + length < self.size() {
             return Err(Fault::Invalid);

@@ -150,7 +150,7 @@ impl Units {
         self.units.values_mut().filter(|unit| unit.state == UnitState::Waiting)
     }
 
-    /// What has failed is tried again.
+    /// Failed units wait to be sent again.
     pub(super) fn retry(&mut self) {
         for unit in self.units.values_mut() {
             if matches!(unit.state, UnitState::Failed(_)) {

@@ -1,4 +1,4 @@
-//! How an open file is used, which says how urgent its writes are and what is made ready ahead of time.
+//! The usage of an open file, which decides the urgency of its writes and what is prepared ahead of time.
 
 use crate::Class;
 
@@ -40,7 +40,7 @@ impl Usage {
         self.is_log
     }
 
-    /// How urgent a unit is that is cut now.
+    /// The urgency of a unit that is cut now.
     pub(super) fn class(&self) -> Class {
         if self.is_awaited { Class::Urgent } else { Class::Background }
     }

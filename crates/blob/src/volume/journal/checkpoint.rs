@@ -1,4 +1,4 @@
-//! A checkpoint: a snapshot of the metadata in the other half of the slot, and a journal that begins anew behind it.
+//! A checkpoint: a snapshot of the metadata in the other half of the slot, and a new journal behind it.
 
 use super::Journal;
 use crate::format::stream;

@@ -75,7 +75,7 @@ pub(crate) struct Journal {
     fault: Cell<Option<Fault>>,
     /// Look for a second copy.
     heal_wanted: Cell<bool>,
-    /// How often that was done.
+    /// Number of times that was done.
     heals: Cell<u64>,
     gate: Gate,
     checkpoints_made: Cell<u64>,
@@ -142,7 +142,7 @@ impl Journal {
         self.appended.get()
     }
 
-    /// How many copies of the metadata are current.
+    /// Number of current copies of the metadata.
     pub(crate) fn count_copies(&self) -> u64 {
         self.copies.borrow().len() as u64
     }

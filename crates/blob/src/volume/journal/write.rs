@@ -9,7 +9,7 @@ use crate::volume::space::Space;
 use crate::{Class, Fault, Mega};
 use std::sync::Arc;
 
-/// What became of a write to the copies.
+/// The result of a write to the copies.
 pub(super) struct Written {
     pub(super) lost: Vec<Mega>,
     /// Where in the order of writes; `None` if it may be lost.

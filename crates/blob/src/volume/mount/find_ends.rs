@@ -2,7 +2,7 @@
 //!
 //! Where the two copies of the end of a file differ, the longer one wins, and the other is stale: whatever was acknowledged is on both, or
 //! the journal says which copy lacks it. The shorter one is not written to, because a late write of the mount before could
-//! undo that; a repair makes it anew elsewhere.
+//! undo that; a repair replaces it elsewhere.
 
 use crate::format::block;
 use crate::format::record::{Layout, Record, Run};
@@ -52,11 +52,11 @@ impl EndFinder {
             layout.era = layout.next_era();
             let micro_blocks = self.phase.geometry().micro_blocks();
             let time = self.metadata.state().file(file).expect("it is open").time;
-            // What is freed here is free anyway: the pool is filled after this.
+            // Places freed here are free anyway: the pool is filled after this.
             let record = Record::Layout { file, layout, time };
             self.metadata.apply(&record, micro_blocks).map_err(|_| Fault::BadMetadata)?;
         }
-        // What was found must not be lost in a power loss, since it is recorded now.
+        // The blocks found must survive a power loss, since they are recorded now.
         let ssds: BTreeSet<SsdId> = self.metadata.state().places().map(|place| place.ssd).collect();
         for ssd in ssds.into_iter().filter(|ssd| self.space.is_up(*ssd)) {
             self.disks.harden_all(ssd).await?;
@@ -75,7 +75,7 @@ impl EndFinder {
         layout.next_block =
             layout.next_block.max(first * micro_blocks).min(extents.len() as u64 * micro_blocks);
         let recorded = layout.clone();
-        // What the file was before somebody began to write parts of it again.
+        // The layout of the file before parts of it were begun to be written again.
         let mut before: Option<Layout> = None;
         let mut is_at_end = false;
         for (index, extent) in extents.iter().enumerate().skip(first as usize) {

@@ -1,4 +1,4 @@
-//! Mounting: lock the volume, find its metadata, find the ends of the files that were being written, begin anew.
+//! Mounting: lock the volume, find its metadata, find the ends of the files that were being written, begin a new journal.
 //!
 //! ```text
 //!  lock, new generation ─► SSDs come up ─► newest journal of the current copies ─► replay
@@ -156,7 +156,7 @@ impl Mounter {
         let (clean, now) = (acquired.record.is_clean, self.clock.now());
         let from = if clean { Instant::ZERO } else { now + self.settings.quarantine };
         if !clean {
-            // Nor is what is freed soon: the mount before may still write to the ends of its files.
+            // Nor are places that are freed soon: the mount before may still write to the ends of its files.
             for ssd in acquired.ssds.iter().map(|ssd| ssd.id) {
                 self.disks.note_stray(ssd, from);
             }

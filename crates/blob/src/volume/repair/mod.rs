@@ -1,9 +1,9 @@
 //! Repair and scrub: every micro blob has two good copies again.
 //!
-//! A copy that is missing or stale is made anew in another place, from the good copy, and recorded when it is complete and
-//! durable. So a repair can be broken off anywhere. The micro blob that a file is being written to cannot be copied; so a file whose last micro
+//! A copy that is missing or stale is replaced by a new one in another place, made from the good copy, and recorded when it is complete and
+//! durable. So a repair can be interrupted anywhere. The micro blob that a file is being written to cannot be copied; so a file whose last micro
 //! blob lacks a copy goes on in another one first (a log or a manifest may stay open for hours).
-//! What lies on an SSD that has been away for too long is copied to a third target, if there is one. The copy there counts until the new one does.
+//! Micro blobs on an SSD that has been away for too long are copied to a third target, if there is one. The copy there counts until the new one does.
 //! Scrub reads and checks every copy of every block first.
 //!
 //! Holds: after a repair any one target may die (`tests/worlds.rs`); `a_scrub_finds_and_repairs_every_corrupt_block`.
@@ -33,7 +33,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use units::Nanos;
 
-/// What could not be repaired is tried again after so many times the usual delay: there may be space by then.
+/// Factor of the usual delay after which a failed repair is tried again: there may be space by then.
 const AGAIN: u64 = 30;
 
 /// See the module.
@@ -50,7 +50,7 @@ pub(crate) struct Repairer {
     repair: Rc<RepairSignal>,
     layouts: Rc<Layouts>,
     copier: Rc<Copier>,
-    /// Copies that were made anew.
+    /// Copies that were replaced.
     repaired: Cell<u64>,
 }
 
@@ -73,7 +73,7 @@ impl Repairer {
         })
     }
 
-    /// Copies that were made anew since the mount.
+    /// Number of copies replaced since the mount.
     pub(crate) fn repaired(&self) -> u64 {
         self.repaired.get()
     }
@@ -90,7 +90,7 @@ impl Repairer {
             self.clock.sleep(self.settings.repair_delay).await;
             self.repair.clear();
             let is_whole = self.repair().await.is_ok_and(|report| report.left == 0);
-            // What is left is tried again when an SSD comes back, or later.
+            // The rest is tried again when an SSD comes back, or later.
             again = (!is_whole).then(|| {
                 let at = self.clock.now() + Nanos(self.settings.repair_delay.0.saturating_mul(AGAIN));
                 self.clock.notify_at(at, self.repair.gate());
@@ -99,7 +99,7 @@ impl Repairer {
         }
     }
 
-    /// Makes every copy anew that is missing or stale, where that is possible now.
+    /// Replaces every copy that is missing or stale, where that is possible now.
     pub(crate) async fn repair(&self) -> Result<Report, Fault> {
         self.journal.heal().await;
         let mut report = Report { left: u64::from(!self.journal.has_two_copies()), ..Report::default() };

@@ -110,7 +110,7 @@ impl Layouts {
         Ok(())
     }
 
-    /// Syncs a file that nobody writes to, and records its layout.
+    /// Syncs a file without writers, and records its layout.
     async fn record_layout(&self, file: FileId) -> Result<(), Fault> {
         let has_name = self.metadata.state().file(file).is_some_and(|entry| entry.links > 0);
         if !has_name {

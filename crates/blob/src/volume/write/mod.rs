@@ -6,7 +6,7 @@
 //! micro blob was recorded before, which is done ahead of time for files that are flushed or synced in small pieces. A single unit
 //! that is synced, or flushed where a sync followed the last time, is written durably: then nothing is left to flush.
 //!
-//! What is written of a file that is flushed or synced after each few bytes, as logs are, is urgent: a caller waits for it. The units of other files
+//! Writes of a file that is flushed or synced after each few bytes, as logs are, are urgent: a caller waits for them. The units of other files
 //! are background, so that a log does not wait behind tables at the SSDs of a switch.
 //!
 //! Elsewhere: buffers and units of a file are in `files`, its two copies in `copies`.
