@@ -1,4 +1,6 @@
 //! The flushes and records that an open file still needs to survive power losses.
+//!
+//! Holds: `a_flush_covers_only_the_writes_before_it`, `writes_to_the_old_place_of_a_copy_do_not_count_for_the_new_one`.
 
 use crate::volume::disks::Sequence;
 use crate::volume::journal::Lsn;
@@ -100,5 +102,35 @@ impl Durability {
                 entry.first = entry.first.max(before.last + 1);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_covers_only_the_writes_before_it() {
+        let (key, ssd) = ((0, 1), SsdId(7));
+        let mut durability = Durability::default();
+        durability.on_written(key, ssd, Some(3));
+        let covered = durability.unflushed();
+        durability.on_written(key, ssd, Some(4));
+        durability.on_flushed(&covered);
+        let left = Unflushed { ssd, first: 4, last: 4, is_lost: false };
+        assert_eq!((durability.unflushed(), durability.is_flushed()), (vec![(key, left)], false));
+        durability.on_flushed(&[(key, left)]);
+        assert!(durability.is_whole());
+    }
+
+    #[test]
+    fn writes_to_the_old_place_of_a_copy_do_not_count_for_the_new_one() {
+        let key = (0, 1);
+        let mut durability = Durability::default();
+        durability.on_written(key, SsdId(7), None);
+        durability.on_written(key, SsdId(8), Some(2));
+        let left = Unflushed { ssd: SsdId(8), first: 2, last: 2, is_lost: false };
+        assert_eq!(durability.unflushed_on(0, SsdId(8)), Some(left));
+        assert_eq!(durability.unflushed_on(0, SsdId(7)), None);
     }
 }

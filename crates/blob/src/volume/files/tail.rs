@@ -3,6 +3,8 @@
 //! ```text
 //!   appended ─► bytes: the block that is not full ─► full: sealed blocks ──cut──► Blocks, to be written together
 //! ```
+//!
+//! Holds: `a_begun_block_goes_out_again_when_there_is_more_in_it`, `blocks_that_are_cut_together_lie_in_one_micro_blob`.
 
 use crate::FileId;
 use crate::format::block::{self, Header};
@@ -174,5 +176,51 @@ impl Tail {
         let micro_blocks = self.identity.geometry.micro_blocks();
         self.layout.next_block = self.layout.next_block.next_multiple_of(micro_blocks);
         layout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Generation, Geometry, VolumeId};
+
+    const GEOMETRY: Geometry = Geometry { block: 128, micro: 512, mega: 131_072, slots: 4 };
+
+    fn tail() -> Tail {
+        let identity = Identity { volume: VolumeId(1), geometry: GEOMETRY, generation: Generation(1) };
+        Tail::new(FileId::new(Generation(1), 1), identity, u64::MAX, Layout::default())
+    }
+
+    fn payload_of(blocks: &Blocks) -> usize {
+        let (_, payload) = block::open(&blocks.bytes[..GEOMETRY.block as usize]).expect("a sealed block");
+        payload.len()
+    }
+
+    #[test]
+    fn a_begun_block_goes_out_again_when_there_is_more_in_it() {
+        let mut tail = tail();
+        let _ = tail.take(&[1; 10]);
+        tail.seal_begun();
+        assert_eq!(tail.cut_upto(), 0);
+        let first = tail.cut().expect("the begun block");
+        assert_eq!((first.first, first.offset, payload_of(&first), tail.cut_upto()), (0, 0, 10, 10));
+        tail.seal_begun();
+        assert!(tail.cut().is_none(), "nothing is new in it");
+        let _ = tail.take(&[1; 5]);
+        tail.seal_begun();
+        let again = tail.cut().expect("the same block");
+        assert_eq!((again.first, again.offset, payload_of(&again)), (0, 0, 15));
+    }
+
+    #[test]
+    fn blocks_that_are_cut_together_lie_in_one_micro_blob() {
+        let (mut tail, payload) = (tail(), GEOMETRY.payload() as usize);
+        let mut cuts = Vec::new();
+        for _ in 0..2 * GEOMETRY.micro_blocks() {
+            let (taken, blocks) = tail.take(&vec![7; payload]);
+            assert_eq!(taken, payload);
+            cuts.extend(blocks.map(|blocks| (blocks.first, blocks.bytes.len() as u32)));
+        }
+        assert_eq!(cuts, [(0, GEOMETRY.micro), (GEOMETRY.micro_blocks(), GEOMETRY.micro)]);
     }
 }

@@ -7,6 +7,9 @@
 //! ```
 //!
 //! A block goes out again only after its last write has ended for good: else the older could overtake.
+//!
+//! Holds: `a_later_write_of_a_block_fails_behind_an_older_one_that_failed`,
+//!        `a_block_whose_write_was_given_up_is_risky_for_other_units_for_a_while`.
 
 use super::tail::Blocks;
 use crate::{Class, Fault};
@@ -234,5 +237,66 @@ impl Units {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u64 = 128;
+    const FAILED: Result<(), Fault> = Err(Fault::Unreachable);
+
+    /// Units of one block each, with these indexes.
+    fn units(blocks: &[u64]) -> Units {
+        let mut units = Units::new(BLOCK);
+        for &first in blocks {
+            units.add(Blocks { first, offset: first, bytes: vec![0; BLOCK as usize] }, Class::Normal);
+        }
+        units
+    }
+
+    fn claim_next(units: &mut Units) -> UnitState {
+        let span = units.next_waiting().expect("a unit waits");
+        units.claim(span)
+    }
+
+    #[test]
+    fn a_later_write_of_a_block_fails_behind_an_older_one_that_failed() {
+        let mut units = units(&[3, 3]);
+        assert_eq!(claim_next(&mut units), UnitState::Sending);
+        assert!(
+            !units.has_room(units.next_waiting().expect("the second unit")),
+            "the same block is on its way"
+        );
+        units.on_written(0, FAILED, Instant(50));
+        assert_eq!(claim_next(&mut units), UnitState::Failed(Fault::Unreachable));
+        units.retry();
+        assert_eq!(units.next_waiting().map(|span| span.unit), Some(0), "the older one goes first");
+    }
+
+    #[test]
+    fn a_block_whose_write_was_given_up_is_risky_for_other_units_for_a_while() {
+        let mut units = units(&[3, 3, 4]);
+        assert_eq!(claim_next(&mut units), UnitState::Sending);
+        units.on_written(0, FAILED, Instant(50));
+        let spans = [0, 1, 2].map(|unit| Span {
+            unit,
+            first: [3, 3, 4][unit as usize],
+            end: [4, 4, 5][unit as usize],
+        });
+        assert_eq!(spans.map(|span| units.risk(span, Instant(49))), [None, Some(Instant(50)), None]);
+        assert_eq!(units.risk(spans[1], Instant(50)), None);
+    }
+
+    #[test]
+    fn units_are_written_when_all_before_are_gone_or_one_has_failed() {
+        let mut units = units(&[1, 2]);
+        assert_eq!(units.written(2), None);
+        assert_eq!([claim_next(&mut units), claim_next(&mut units)], [UnitState::Sending; 2]);
+        units.on_written(1, FAILED, Instant::ZERO);
+        assert_eq!((units.written(1), units.written(2)), (None, Some(FAILED)));
+        units.on_written(0, Ok(()), Instant::ZERO);
+        assert_eq!((units.written(1), units.written(2)), (Some(Ok(())), Some(FAILED)));
     }
 }
