@@ -35,7 +35,7 @@ use super::space::Space;
 use super::write::Syncer;
 use crate::catalog::{Acquired, Order, OrderError, Reply};
 use crate::task::Spawner;
-use crate::{Fault, FileId, Mega, Place};
+use crate::{Fault, Mega, Place};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use units::{Instant, Nanos};
@@ -167,8 +167,7 @@ impl Mounter {
 
     /// Ends the mount in order.
     pub(crate) async fn unmount(&self) -> Result<(), Fault> {
-        let live: Vec<FileId> = self.files.open_files();
-        for file in live {
+        for file in self.files.open_files() {
             match self.syncer.sync(file).await {
                 // Recorded and closed meanwhile.
                 Err(Fault::BadHandle) => {}
