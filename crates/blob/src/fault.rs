@@ -42,7 +42,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What happened, as people read it.
+    /// The fault in words for people.
     pub fn text(self) -> &'static str {
         match self {
             Fault::NotFound => "no such file or directory",

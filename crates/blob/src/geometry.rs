@@ -101,7 +101,7 @@ impl Geometry {
         self.mega / u64::from(self.micro)
     }
 
-    /// Mega blobs of an SSD of this size. What is left at the end is not used.
+    /// Mega blobs of an SSD of this size. The rest at the end is not used.
     pub fn megas_of(&self, capacity: Bytes) -> u32 {
         u32::try_from(capacity.0 / self.mega).unwrap_or(u32::MAX)
     }

@@ -1,13 +1,13 @@
 //! Replicated files on the SSDs of many targets, without sockets, clocks or threads.
 //!
 //! ```text
-//!   Request ──► Volume ──► Action::Io ──► a target's SSD          Volume::on_io ◄── what became of it
+//!   Request ──► Volume ──► Action::Io ──► a target's SSD          Volume::on_io ◄── its completion
 //!                  │  ╰──► Action::Order ──► the metadata store   Volume::on_reply ◄── its answer
-//!                  ╰─────► Action::Done ──► whoever asked
+//!                  ╰─────► Action::Done ──► the caller
 //! ```
 //!
 //! A *volume* is a file system of one client at a time. Every block of a file lies on two SSDs of different targets.
-//! The rack-wide *metadata store* knows who owns which *mega blobs* (large pieces of SSDs) and which client may write to
+//! The rack-wide *metadata store* knows the owner of each of the *mega blobs* (large pieces of SSDs) and which client may write to
 //! a volume. The client hands out *micro blobs* from its mega blobs, and keeps the volume's own metadata (names, extents)
 //! in a journal on two SSDs.
 //!

@@ -270,7 +270,7 @@ fn a_store_that_is_away_for_less_than_the_lease_is_not_noticed() {
 }
 
 #[test]
-fn after_the_lease_ran_out_a_client_goes_on_if_nobody_else_came() {
+fn after_the_lease_ran_out_a_client_goes_on_if_no_other_came() {
     let (mut world, client) = calm(11);
     world.clients[client].is_store_cut = true;
     world.run_for(Nanos::millis(100));
@@ -318,7 +318,7 @@ fn copies_of_a_block_lie_on_two_targets() {
     }
 }
 
-/// A mount finds the end of a file that was not closed by reading on until a block is missing. So a copy that was made anew must have the
+/// A mount finds the end of a file that was not closed by reading on until a block is missing. So a replaced copy must have the
 /// blocks too whose bytes were written again elsewhere.
 #[test]
 fn a_repaired_copy_alone_has_all_of_a_file_that_was_partly_written_again() {
@@ -348,7 +348,7 @@ fn a_repaired_copy_alone_has_all_of_a_file_that_was_partly_written_again() {
     }
 }
 
-/// What a crash left behind the end of a file is given up, and the micro blob may come back to the same file at the same place. A later mount must
+/// Blocks that a crash left behind the end of a file are given up, and the micro blob may come back to the same file at the same place. A later mount must
 /// not take those old blocks for new ones.
 #[test]
 fn old_blocks_in_a_micro_blob_that_came_back_are_not_found_again() {

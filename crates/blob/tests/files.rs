@@ -247,7 +247,7 @@ fn a_full_volume_says_so_and_goes_on_when_there_is_space() {
     world.done(client, Request::Flush { handle: third });
 }
 
-/// What `Disk` counts of all SSDs.
+/// The counts of `Disk` over all SSDs.
 #[derive(Clone, Copy, Debug)]
 struct Counts {
     writes: u64,
@@ -259,7 +259,7 @@ const ROUNDS: u64 = 400;
 /// Records take writes and flushes, too: on each copy one for each micro blob, which has four blocks here (64 by default), and a few more.
 const RECORDS: u64 = ROUNDS / 4 * 2 + 100;
 
-/// What it takes to append a few bytes to a log and then do this, `ROUNDS` times, once it is known that the file is a log.
+/// The IOs to append a few bytes to a log and then do this, `ROUNDS` times, once it is known that the file is a log.
 fn count(then: &[fn(u64) -> Request]) -> Counts {
     let (mut world, client) = calm(9);
     let handle = world.create(client, "log");

@@ -11,7 +11,7 @@ use units::Nanos;
 use world::thread::Thread;
 use world::{World, settings};
 
-/// What a world is made of.
+/// The plan of a world.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     seed: u64,
@@ -19,7 +19,7 @@ struct Plan {
     crashes: u64,
 }
 
-/// How the world was at its end.
+/// The world at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct End {
     now: u64,
@@ -82,7 +82,7 @@ impl Run {
         self.world.clients[self.client].is_store_cut = false;
     }
 
-    /// Lets the threads work for so many turns, with trouble.
+    /// Lets the threads work for a number of turns, with trouble.
     fn work(&mut self, turns: u64) {
         for _ in 0..turns {
             self.trouble();
@@ -133,10 +133,10 @@ impl Run {
             }
         }
         if self.world.random.random() {
-            // What is on its way may arrive before the next client looks, or after.
+            // IOs on their way may arrive before the next client looks, or after.
             self.world.run_for(Nanos::millis(5));
         }
-        // Somebody must be there to answer.
+        // One target must be there to answer.
         let target = self.world.random.random_range(0..self.world.targets.len());
         self.world.set_up(target, true);
         let mut tries = 0;
@@ -281,7 +281,7 @@ fn twelve_thousand_crash_points() {
     assert!(end.crashes + end.fenced >= 12_000, "{end:?}");
 }
 
-/// What was wrong: old blocks of a micro blob that came back were taken for new ones (1184); a mega blob was given back twice, the second time
+/// Faults that these seeds found: old blocks of a micro blob that came back were taken for new ones (1184); a mega blob was given back twice, the second time
 /// after the metadata had got it (1205, 5213); the retry of a failed write undid a later one (5074, 5128); a write counted though the only copy
 /// that had it was already stale (5178).
 #[test]

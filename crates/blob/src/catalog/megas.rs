@@ -19,7 +19,7 @@ fn own_key(volume: VolumeId, ssd: SsdId, chunk: u32) -> String {
     format!("{}{:08}/{chunk:06}", own_prefix(volume), ssd.0)
 }
 
-/// What came of an attempt to take mega blobs.
+/// The result of an attempt to take mega blobs.
 #[derive(Debug)]
 pub(super) enum Take {
     /// These are the volume's now.
@@ -100,7 +100,7 @@ pub(super) fn owned(store: &mut dyn Store, volume: VolumeId) -> Result<Vec<Mega>
     Ok(megas)
 }
 
-/// Gives mega blobs back. Those that the volume does not own are left alone. Answers `false` if `guard` has changed.
+/// Gives mega blobs back. Those that the volume does not own are left alone. Returns `false` if `guard` has changed.
 pub(super) fn give_back(
     store: &mut dyn Store,
     volume: VolumeId,

@@ -1,4 +1,4 @@
-//! What the metadata store knows: SSDs, volumes, and who owns which mega blobs. Every change is one transaction.
+//! The contents of the metadata store: SSDs, volumes, and the owners of mega blobs. Every change is one transaction.
 //!
 //! ```text
 //!   pool                         sizes of mega blobs in this rack (JSON)
@@ -7,7 +7,7 @@
 //!   ssd/SSD                      how to reach it, how large it is (JSON)
 //!   live/SSD                     address and lease of its target; exists while the target renews the lease
 //!   rival/SSD                    another target that wanted it, and could not have it; exists while that one renews its lease
-//!   used/SSD/CHUNK               which mega blobs are owned by somebody (bitmap)
+//!   used/SSD/CHUNK               which mega blobs have an owner (bitmap)
 //!   own/VOLUME/SSD/CHUNK         which of them this volume owns (bitmap)
 //!   volume/NAME                  the volume (JSON)
 //!   lock/NAME                    which client has mounted it (JSON); exists while the client renews its lease

@@ -1,8 +1,8 @@
-//! What a client asks of the store while a volume is mounted, and the answers.
+//! Orders of a client to the store while a volume is mounted, and the answers.
 //!
-//! The core of a client does not call the store: it emits an [`Order`], and whoever drives it calls [`execute`] and hands
+//! The core of a client does not call the store: it emits an [`Order`], and the shell that drives it calls [`execute`] and hands
 //! the answer back. Every order but the first names the client's lock. When the lock is gone (the lease ran out), the
-//! order fails; if nobody else had the volume meanwhile, the client may regain the lock with its old generation.
+//! order fails; if no other client had the volume meanwhile, the client may regain the lock with its old generation.
 
 use super::megas::{self, Take};
 use super::ssds::{self, SsdState};
@@ -27,16 +27,16 @@ pub struct Lock {
     pub lease: LeaseId,
 }
 
-/// What a client asks of the store.
+/// An order of a client to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Lock the volume and begin a new generation.
     Acquire {
         /// Name of the volume.
         name: String,
-        /// Who asks; unique.
+        /// The client; unique.
         who: String,
-        /// How long the lock lives without renewal.
+        /// The life of the lock without renewal.
         ttl: Nanos,
     },
     /// Renew the lease.
@@ -45,9 +45,9 @@ pub enum Order {
     Regain {
         /// The lock that was lost.
         lock: Lock,
-        /// Who asks.
+        /// The client.
         who: String,
-        /// How long the lock lives without renewal.
+        /// The life of the lock without renewal.
         ttl: Nanos,
     },
     /// These copies of the metadata, in this generation's slot, are the current ones.
@@ -82,7 +82,7 @@ pub enum Order {
     },
 }
 
-/// What a client gets when it has locked a volume.
+/// The store's knowledge of a volume that a client has locked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acquired {
     /// The lock.
@@ -119,9 +119,9 @@ pub enum OrderError {
     Unavailable(String),
     /// The lock is gone.
     LockLost,
-    /// Somebody else has had the volume since.
+    /// Another client has had the volume since.
     Fenced,
-    /// Somebody else has the volume.
+    /// Another client has the volume.
     InUse(String),
     /// There is no such volume.
     Absent,

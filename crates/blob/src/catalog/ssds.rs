@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How to reach an SSD, and how large it is.
+/// The address and the size of an SSD.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SsdRecord {
     /// UUID of the namespace: what the SSD is known by when its target starts again.
     pub uuid: String,
-    /// What fails as a whole: the name of the target. The copies of a block lie in two domains.
+    /// The part of the rack that fails as a whole: the name of the target. The copies of a block lie in two domains.
     pub domain: String,
     /// Address and port of the target.
     pub address: String,
@@ -48,11 +48,11 @@ impl SsdRecord {
 pub struct SsdState {
     /// Its number.
     pub id: SsdId,
-    /// How to reach it.
+    /// Its address and size.
     pub record: SsdRecord,
     /// Whether its target renews its lease.
     pub is_live: bool,
-    /// Mega blobs that somebody owns.
+    /// Mega blobs that have an owner.
     pub used: u32,
 }
 

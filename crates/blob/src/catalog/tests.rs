@@ -171,7 +171,9 @@ fn who_lost_the_lock_changes_nothing() {
     assert_eq!(execute(&mut store, &take), Err(OrderError::LockLost));
     assert_eq!(execute(&mut store, &Order::Renew(old.clone())), Err(OrderError::LockLost));
     let regain = Order::Regain { lock: old.clone(), who: "old".to_owned(), ttl: TTL };
-    let Ok(Reply::Regained(regained)) = execute(&mut store, &regain) else { panic!("nobody else had it") };
+    let Ok(Reply::Regained(regained)) = execute(&mut store, &regain) else {
+        panic!("no other client had it")
+    };
     assert!(execute(&mut store, &Order::Take { lock: regained.clone(), ssds: vec![(ids[0], 8)] }).is_ok());
     store.advance(Instant::ZERO + TTL + TTL);
     acquire(&mut store, "v", "new").expect("acquired");

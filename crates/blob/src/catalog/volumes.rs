@@ -40,7 +40,7 @@ pub struct Holder {
 pub struct VolumeState {
     /// Its name.
     pub name: String,
-    /// What the store knows.
+    /// The record in the store.
     pub record: VolumeRecord,
     /// Which client has mounted it.
     pub holder: Option<Holder>,
@@ -145,7 +145,7 @@ pub fn create(store: &mut dyn Store, name: &str, geometry: Geometry) -> Result<V
         match megas::take(store, id, &wanted, (&key, Revision::ABSENT), more) {
             Ok(Take::Taken(megas)) => return Ok(record(&megas)),
             Ok(Take::Full(ssds)) => full.extend(ssds),
-            // Somebody took the name, or the number: look again.
+            // Another client took the name, or the number: look again.
             Ok(Take::Refused) | Err(CatalogError::Crowded) => {}
             Err(error) => return Err(error.into()),
         }
@@ -169,7 +169,7 @@ pub fn volumes(store: &mut dyn Store) -> Result<Vec<VolumeState>, CatalogError> 
     Ok(all)
 }
 
-/// Removes a volume that nobody has mounted. Its mega blobs are free again; what was in them is not erased.
+/// Removes a volume that no client has mounted. Its mega blobs are free again; their contents are not erased.
 ///
 /// # Errors
 /// See [`CreateError`].
@@ -182,7 +182,7 @@ pub fn remove(store: &mut dyn Store, name: &str) -> Result<(), CreateError> {
         if store.get(&lock)?.is_some() {
             return Err(CreateError::InUse);
         }
-        // First nobody can mount it, then its space is given away. Stopped in between, the next removal goes on.
+        // First it can no longer be mounted, then its space is given away. Stopped in between, the next removal goes on.
         let dead = VolumeRecord { meta: Vec::new(), generation: Generation(u32::MAX), ..record.clone() };
         let mark = Transaction::default()
             .check(&key, revision)

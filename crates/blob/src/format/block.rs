@@ -30,7 +30,7 @@ pub const ERA_MAX: u32 = 0xff_ffff;
 const INDEX_MAX: u64 = (1 << 40) - 1;
 const MAGIC: [u8; 4] = *b"GBK1";
 
-/// What a block says about itself.
+/// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The volume.

@@ -1,4 +1,4 @@
-//! What lies on the SSDs: blocks, the records of the journal, superblocks. docs/blob-store.md has the offsets in tables.
+//! The format of the bytes on the SSDs: blocks, the records of the journal, superblocks. docs/blob-store.md has the offsets in tables.
 
 pub mod block;
 mod codec;

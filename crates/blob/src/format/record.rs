@@ -20,7 +20,7 @@ pub struct Layout {
     pub size: u64,
     /// Index of the block that is written next. Blocks before it are never written again.
     pub next_block: u64,
-    /// How often the layout was recorded. Blocks behind it carry this number: a micro blob that comes back to the file after a
+    /// Number of times the layout was recorded. Blocks behind it carry this number: a micro blob that comes back to the file after a
     /// truncation may still hold blocks of an earlier era.
     pub era: u32,
     /// In ascending order of both block and offset.
@@ -102,7 +102,7 @@ pub enum Record {
         /// The new name.
         to: String,
     },
-    /// A file gets further micro blobs. What lies in them is found by reading them.
+    /// A file gets further micro blobs. Their contents are found by reading them.
     Extend {
         /// The file.
         file: FileId,

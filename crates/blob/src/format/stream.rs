@@ -21,7 +21,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Appends `bytes` of records to `out` as blocks, the first of which has this index. Answers how many blocks.
+    /// Appends `bytes` of records to `out` as blocks, the first of which has this index. Returns the number of blocks.
     pub fn seal(&self, out: &mut Vec<u8>, block_size: u32, first: u64, bytes: &[u8]) -> u64 {
         let room = block_size as usize - block::HEADER;
         let mut count = 0;

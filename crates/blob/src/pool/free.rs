@@ -12,7 +12,7 @@ pub(super) struct Free {
     mega_micros: u64,
     /// By index of the mega blob, none empty; those that were freed first go first.
     megas: BTreeMap<u64, VecDeque<u64>>,
-    /// How many each has, and its index.
+    /// The number that each has, and its index.
     fewest: BTreeSet<(usize, u64)>,
     count: usize,
 }
@@ -51,12 +51,12 @@ impl Free {
         Some(micro)
     }
 
-    /// How many mega blobs are wholly free.
+    /// Number of mega blobs that are wholly free.
     pub(super) fn whole(&self) -> usize {
         self.fewest.range((self.mega_micros as usize, 0)..).count()
     }
 
-    /// Takes out the mega blobs that are wholly free, all but the first `keep` of them. Answers their indexes.
+    /// Takes out the mega blobs that are wholly free, all but the first `keep` of them. Returns their indexes.
     pub(super) fn take_whole(&mut self, keep: usize) -> Vec<u64> {
         let all = self.mega_micros as usize;
         let whole: Vec<u64> = self.fewest.range((all, 0)..).map(|&(_, index)| index).skip(keep).collect();

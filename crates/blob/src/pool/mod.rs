@@ -176,7 +176,7 @@ impl Pool {
         }
     }
 
-    /// Reserves one micro blob on another domain than `other`, for a copy that is to be made anew.
+    /// Reserves one micro blob on another domain than `other`, for a new copy.
     pub fn reserve_copy(
         &mut self,
         now: Instant,

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! All clients must try the same at the same time: whether an SSD that is spared serves reads sooner is decided by what the others
-//! write to it. The wall clock tells them when, so nobody has to lead.
+//! write to it. The wall clock tells them when, so none has to lead.
 //!
-//! What counts is what was served: small reads by their number, small writes (the log) by their bytes. In a database whose threads do one operation
+//! The measure is the work served: small reads by their number, small writes (the log) by their bytes. In a database whose threads do one operation
 //! after the other both are proportional to its operations. Large IOs, of compactions, do not count. If there are reads and writes by different
 //! threads, the two ratios have the same weight. Isolation has shorter tails at the same throughput, so it is taken if it serves
 //! [`WORTH`] as much. Trials are remembered, older ones less, so a burst in one of them does not decide.
@@ -27,9 +27,9 @@ use super::{Data, Isolation, Load, Steering};
 use crate::SsdId;
 use units::{Instant, Nanos};
 
-/// How long one policy is tried.
+/// The time for which one policy is tried.
 const TRIAL: Nanos = Nanos::millis(250);
-/// What ends in the first part of a trial was begun, or placed, under the other policy.
+/// The first part of a trial, which does not count: IOs that end in it were begun, or placed, under the other policy.
 const SETTLES: Nanos = Nanos::millis(100);
 /// Both are tried once in this time.
 const CYCLE: Nanos = Nanos::secs(8);
@@ -40,7 +40,7 @@ const FEW: u64 = 32;
 /// Isolation is taken if it serves this part of what the load alone does.
 const WORTH: [u64; 2] = [49, 50];
 
-/// What was served.
+/// Work served.
 #[derive(Clone, Copy, Debug, Default)]
 struct Served {
     reads: u64,
@@ -54,7 +54,7 @@ pub struct Adaptive {
     isolation: Isolation,
     /// The cycle of the trial whose counts are being made.
     cycle: u64,
-    /// What was served in this cycle's trials of isolation and of load, and in those before, which count less.
+    /// Work served in this cycle's trials of isolation and of load, and in those before, which count less.
     current: [Served; 2],
     remembered: [Served; 2],
     isolates: bool,
@@ -164,11 +164,11 @@ mod tests {
         Instant(cycle * CYCLE.0 + Nanos::millis(millis).0)
     }
 
-    /// A cycle in which so many reads and writes of 4 KiB end in each trial: under isolation and under load.
+    /// A cycle in which these numbers of reads and writes of 4 KiB end in each trial: under isolation and under load.
     fn run(policy: &mut Adaptive, cycle: u64, reads: [u64; 2], writes: [u64; 2]) -> bool {
         for which in 0..2 {
             let begun = 250 * which as u64;
-            // What settles does not count.
+            // IOs of the first part of a trial do not count.
             (0..1000).for_each(|_| policy.on_completion(at(cycle, begun + 99), SSD, true, 4096, Nanos(1)));
             let end = at(cycle, begun + 249);
             (0..reads[which]).for_each(|_| policy.on_completion(end, SSD, true, 4096, Nanos(1)));

@@ -4,7 +4,7 @@
 //! there, and a read goes to the copy that is not there. Both within limits: when the client has more than [`SPILL`] waiting to be written
 //! there, or the other copy's expected wait is [`PENALTY`] times as long, the load decides, as in `latency`. (Without these limits a rack whose
 //! SSDs are busy writing loses more than half of its throughput.) A client that has not written for a period reads by load alone: to spare
-//! SSDs that nobody writes to would only crowd the others. The parts rotate, so that all SSDs wear alike and hold alike.
+//! SSDs without writes would only crowd the others. The parts rotate, so that all SSDs wear alike and hold alike.
 //!
 //! In turn t, domain d (a target) writes to its SSD number t + d·(t / n) mod n, where n is the number of SSDs that the second
 //! largest domain has. So both copies of new data go to writing SSDs, but those that were written together are seldom
@@ -33,11 +33,11 @@ use crate::SsdId;
 use std::collections::BTreeMap;
 use units::{Instant, Nanos};
 
-/// How long a part is the writing one.
+/// The time for which a part is the writing one.
 const PERIOD: Nanos = Nanos::millis(500);
 /// So much more work of its own than elsewhere a client has in the writing part, in reads (`latency`).
 const SPILL: i64 = 3;
-/// So many times longer a wait is borne before the writing part is read.
+/// The writing part is read if the wait elsewhere is longer by this factor.
 const PENALTY: u64 = 3;
 
 /// Separates reads from writes.
@@ -47,7 +47,7 @@ pub struct Isolation {
     places: BTreeMap<SsdId, (u64, u64)>,
     /// Turns until a domain writes to the same SSD again; 0 if nothing can be separated.
     count: u64,
-    /// The log goes to the SSDs that are so many behind those that tables go to.
+    /// The log goes to the SSDs at this distance behind those that tables go to.
     log_behind: u64,
     /// When a write of this client ended last.
     wrote: Option<Instant>,
@@ -55,12 +55,12 @@ pub struct Isolation {
 }
 
 impl Isolation {
-    /// With SSDs for the log, beside those for tables.
+    /// With SSDs for the log as well as those for tables.
     pub fn roles() -> Isolation {
         Isolation { log_behind: 1, ..Isolation::default() }
     }
 
-    /// How far an SSD is behind the one of its domain that tables go to. `None` if nothing is separated.
+    /// The distance of an SSD behind the one of its domain that tables go to. `None` if nothing is separated.
     fn behind(&self, now: Instant, ssd: SsdId) -> Option<u64> {
         let turn = now.0 / PERIOD.0;
         let round = turn.checked_div(self.count)?;
@@ -73,7 +73,7 @@ impl Isolation {
         self.behind(now, ssd) == Some(0)
     }
 
-    /// What chooses where nothing is separated.
+    /// The policy where nothing is separated.
     pub(super) fn load(&self) -> &Latency {
         &self.load
     }

@@ -1,11 +1,11 @@
 //! By latency: the copy from which a read is expected to come sooner, for the kind of SSD that it is.
 //!
 //! An SSD's *expected* latency is the least that was seen lately; its *observed* latency is a moving average. Their ratio, the *slowdown*,
-//! says how busy others keep it, whatever its kind. What this client has outstanding there says how busy it keeps it itself, at once: a
+//! says how busy others keep it, whatever its kind. This client's own outstanding work there says how busy it keeps it itself, at once: a
 //! latency is known only when it is over. So the score of a copy is the slowdown × the client's own *work* there, where a written byte counts for
 //! several: a read queues behind the same tenant's writes, in the client's window, in the scheduler and in the dies.
 //!
-//! What the SSD's switch says of its slowness counts as well, if it is more: the client may have read nothing there lately, or little. And new data goes
+//! The slowness that the SSD's switch reports counts as well, if it is more: the client may have read nothing there lately, or little. And new data goes
 //! where the work times the slowness of writes is least.
 //!
 //! No herd: the work differs from client to client and changes with every read. An observation fades when it is not renewed, so an SSD that was
@@ -31,9 +31,9 @@ const ONE: u64 = 1024;
 const SLOWDOWN_MAX: u64 = 64 * ONE;
 /// Reads above this many bytes say more of their own length than of the SSD.
 const SMALL: u64 = 16 << 10;
-/// So many reads outstanding double the score.
+/// Number of outstanding reads that double the score.
 const READS: u64 = 4;
-/// So many bytes of writes outstanding count as one read.
+/// Bytes of outstanding writes that count as one read.
 const WRITTEN: u64 = 16 << 10;
 
 #[derive(Clone, Copy, Debug)]
@@ -51,12 +51,12 @@ pub struct Latency {
     turn: usize,
 }
 
-/// What the client has outstanding, in reads.
+/// The client's outstanding work, in reads.
 pub(super) fn work(load: Load) -> u64 {
     u64::from(load.in_flight) + load.writing / WRITTEN
 }
 
-/// What the client has outstanding, in quarters of a read, and more if writes are slow.
+/// The client's outstanding work, in quarters of a read, and more if writes are slow.
 pub(super) fn slowed(load: Load) -> i64 {
     let quarters = i64::from(load.writes.in_quarters());
     // With nothing outstanding, slow is worse than not.
@@ -64,7 +64,7 @@ pub(super) fn slowed(load: Load) -> i64 {
 }
 
 impl Latency {
-    /// How much slower than expected, in 1/1024.
+    /// The factor by which reads are slower than expected, in 1/1024.
     fn slowdown(&self, now: Instant, ssd: SsdId) -> u64 {
         let Some(seen) = self.reads.get(&ssd) else { return ONE };
         let ratio = seen.observed.saturating_mul(ONE) / seen.expected.max(1);

@@ -25,7 +25,7 @@ pub use primary::Primary;
 use crate::SsdId;
 use units::{Instant, Nanos, Slowdown};
 
-/// What a client knows of an SSD.
+/// A client's knowledge of an SSD.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// IOs that it may have outstanding, as the switch last said; `None` if the switch says nothing.
@@ -34,18 +34,18 @@ pub struct Load {
     pub in_flight: u32,
     /// Bytes of the writes among them.
     pub writing: u64,
-    /// How much longer reads take there than usual, as the switch last said.
+    /// The factor by which reads take longer there than usual, as the switch last said.
     pub reads: Slowdown,
-    /// How much longer writes take.
+    /// The same for writes.
     pub writes: Slowdown,
 }
 
-/// What a switch says of an SSD that is slow now.
+/// A switch's report of an SSD that is slow now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slow {
-    /// How much longer reads take than usual.
+    /// The factor by which reads take longer than usual.
     pub reads: Slowdown,
-    /// How much longer writes take.
+    /// The same for writes.
     pub writes: Slowdown,
     /// After this moment, by the client's own clock, it is not believed any more, if it is not said again.
     pub until: Instant,
@@ -67,10 +67,10 @@ impl Load {
     }
 }
 
-/// What is to be placed.
+/// Kinds of data to be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// Written in small pieces that somebody waits for, and seldom read.
+    /// Written in small pieces that a caller waits for, and seldom read.
     Log,
     /// Anything else.
     Bulk,
@@ -81,7 +81,7 @@ pub trait Steering {
     /// Which of two copies to read.
     fn read(&mut self, now: Instant, copies: [(SsdId, Load); 2]) -> usize;
 
-    /// How good an SSD is for new data; the highest is taken.
+    /// The rank of an SSD for new data; the highest is taken.
     fn rank(&self, now: Instant, ssd: SsdId, load: Load, data: Data) -> i64;
 
     /// An IO has succeeded after `latency`.

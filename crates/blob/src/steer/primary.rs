@@ -1,6 +1,6 @@
 //! No balancing: every read goes to the primary copy, as long as that can be reached.
 //!
-//! What the others are compared with. New data goes where the paper's rule puts it.
+//! The baseline for the others. New data goes where the paper's rule puts it.
 //!
 //! Holds: `reads_never_leave_the_primary`.
 

@@ -1,4 +1,4 @@
-//! What every metadata store must do, as tests that any implementation can be put through.
+//! The contract of a metadata store, as tests for any implementation.
 //!
 //! The functions panic when a store does not conform. Each works under its own keys, so a store need not be empty.
 
@@ -139,7 +139,7 @@ fn a_renewed_lease_lives_on_and_a_forgotten_one_ends(bed: &mut dyn Bed) {
         store.renew(kept).expect("a lease that is renewed lives on");
         bed.pass_time();
         rounds += 1;
-        assert!(rounds < 1000, "a lease that nobody renews never ends");
+        assert!(rounds < 1000, "a lease that is not renewed never ends");
     }
     assert!(store.get("conformance/kept").expect("the store answers").is_some());
     store.revoke(kept).expect("the store answers");

@@ -4,7 +4,7 @@
 //! disappears when the lease is not renewed in time. That is all the rest needs: locks, fencing, registration and the
 //! allocation of mega blobs are built on it (`catalog`).
 //!
-//! A call may fail as `Unavailable` although it was done: the answer was lost. Who calls has to look.
+//! A call may fail as `Unavailable` although it was done: the answer was lost. The caller has to look.
 //!
 //! Holds: every implementation passes `conformance` (here the model; `embedded` and `etcd` in `blob-meta`).
 
@@ -104,7 +104,7 @@ impl Transaction {
     }
 }
 
-/// What became of a transaction.
+/// The result of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// It was done; all that it wrote has this revision.

@@ -1,4 +1,4 @@
-//! What tasks wait for: a gate that opens when a condition holds, an answer that somebody gives, several futures at once.
+//! Ways for a task to wait: a gate that opens when a condition holds, an answer that is given once, several futures at once.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Tasks wait at a gate until a condition holds. Whoever changes what the condition looks at calls `notify`.
+/// Tasks wait at a gate until a condition holds. A change of anything that the condition looks at is followed by `notify`.
 #[derive(Clone, Default)]
 pub(crate) struct Gate(Rc<RefCell<Vec<Waker>>>);
 
@@ -38,7 +38,7 @@ struct AnswerState<T> {
     waker: Option<Waker>,
 }
 
-/// A value that one task waits for and that somebody gives once.
+/// A value that one task waits for and that is given once.
 pub(crate) struct Answer<T>(Rc<RefCell<AnswerState<T>>>);
 
 impl<T> Clone for Answer<T> {

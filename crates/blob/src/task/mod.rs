@@ -79,7 +79,7 @@ impl Tasks {
         }
     }
 
-    /// A task that ended may have left its index in `ready`; whoever has the index now is polled once in vain.
+    /// A task that ended may have left its index in `ready`; the task that has the index now is polled once in vain.
     fn poll(&mut self, index: usize) {
         let Some((task, waker)) = self.tasks[index].as_mut() else { return };
         if task.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {

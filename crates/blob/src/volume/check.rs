@@ -1,11 +1,11 @@
 //! Whether a block is the one that a layout asks for.
 
-use super::core::Identity;
-use crate::FileId;
+use super::phase::Identity;
 use crate::format::block;
 use crate::format::record::Layout;
+use crate::{FileId, Geometry};
 
-/// What a block must be.
+/// The block that a layout asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) index: u64,
@@ -15,13 +15,20 @@ pub(crate) struct Wanted {
     pub(crate) length: u64,
 }
 
-/// What a block of a file must be; `None` if no byte of the file is in it.
+/// The block of a file with this index; `None` if no byte of the file is in it.
 pub(crate) fn wanted(layout: &Layout, index: u64, payload: u64) -> Option<Wanted> {
     let after = layout.runs.partition_point(|run| run.block <= index);
     let run = layout.runs.get(after.checked_sub(1)?)?;
     let end = layout.runs.get(after).map_or(layout.size, |next| next.offset);
     let offset = run.offset + (index - run.block) * payload;
     (offset < end).then(|| Wanted { index, offset, length: payload.min(end - offset) })
+}
+
+/// The blocks of a micro blob that hold bytes of the file.
+pub(crate) fn wanted_blocks(layout: &Layout, extent: u64, geometry: &Geometry) -> Vec<Wanted> {
+    let (payload, micro_blocks) = (geometry.payload(), geometry.micro_blocks());
+    let blocks = extent * micro_blocks..(extent + 1) * micro_blocks;
+    blocks.filter_map(|index| wanted(layout, index, payload)).collect()
 }
 
 /// The bytes of the file in a block, if it is the one that is wanted.

@@ -5,13 +5,16 @@
 //! fast to within a tenth. After its deadline it sends no write and acknowledges none.
 //!
 //! ```text
-//!  valid ──deadline──► unsure ──renewed, or regained: nobody else had the volume──► valid
-//!                         └──── somebody else had it ──► fenced, for ever
+//!  valid ──deadline──► unsure ──renewed, or regained: no other client had it──────► valid
+//!                         └──── another client had it ──► fenced, for ever
 //! ```
 //!
 //! Holds: nothing is acknowledged after the deadline (the fencer in `tests/worlds.rs`).
 
-use super::core::Core;
+use super::Settings;
+use super::clock::Clock;
+use super::outbox::Orders;
+use super::phase::Phase;
 use crate::Fault;
 use crate::catalog::{Lock, Order, OrderError, Reply};
 use crate::task::Gate;
@@ -19,43 +22,77 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{Instant, Nanos};
 
-#[derive(Default)]
-pub(crate) struct LeaseState {
-    pub(crate) lock: RefCell<Option<Lock>>,
+/// See the module.
+pub(crate) struct Lease {
+    settings: Rc<Settings>,
+    clock: Rc<Clock>,
+    orders: Rc<Orders>,
+    phase: Rc<Phase>,
+    lock: RefCell<Option<Lock>>,
     deadline: Cell<Instant>,
     is_fenced: Cell<bool>,
     /// Renew at once.
     is_urgent: Cell<bool>,
     gate: Gate,
+    /// Tasks that have to learn that this client is fenced.
+    fenced: Gate,
 }
 
-impl Core {
+impl Lease {
+    /// No lease yet. Tasks that wait at the gate `fenced` look again when another client has the volume.
+    pub(crate) fn new(
+        settings: Rc<Settings>,
+        clock: Rc<Clock>,
+        orders: Rc<Orders>,
+        phase: Rc<Phase>,
+        fenced: Gate,
+    ) -> Rc<Lease> {
+        Rc::new(Lease {
+            settings,
+            clock,
+            orders,
+            phase,
+            lock: RefCell::default(),
+            deadline: Cell::default(),
+            is_fenced: Cell::default(),
+            is_urgent: Cell::default(),
+            gate: Gate::default(),
+            fenced,
+        })
+    }
+
     /// The span after sending a renewal in which this client may write.
-    fn lease_span(&self) -> Nanos {
+    fn span(&self) -> Nanos {
         Nanos(self.settings.ttl.0 / 10 * 9)
     }
 
     /// A call that was sent at `sent` gave or renewed the lease.
-    pub(crate) fn on_lease(&self, sent: Instant, lock: Lock) {
-        *self.lease.lock.borrow_mut() = Some(lock);
-        self.lease.deadline.set(sent + self.lease_span());
-        self.lease.gate.notify();
+    pub(crate) fn on_granted(&self, sent: Instant, lock: Lock) {
+        *self.lock.borrow_mut() = Some(lock);
+        self.deadline.set(sent + self.span());
+        self.gate.notify();
     }
 
-    pub(crate) fn stop_lease(&self) {
-        self.lease.gate.notify();
+    /// The lock, as the store last gave it.
+    pub(crate) fn lock(&self) -> Result<Lock, Fault> {
+        self.lock.borrow().clone().ok_or(Fault::NotMounted)
+    }
+
+    /// The mount is over.
+    pub(crate) fn stop(&self) {
+        self.gate.notify();
     }
 
     pub(crate) fn is_fenced(&self) -> bool {
-        self.lease.is_fenced.get()
+        self.is_fenced.get()
     }
 
-    fn lease_now(&self) -> Option<Result<(), Fault>> {
-        if self.lease.is_fenced.get() {
+    fn decision(&self) -> Option<Result<(), Fault>> {
+        if self.is_fenced.get() {
             Some(Err(Fault::Fenced))
-        } else if self.is_over.get() {
+        } else if self.phase.is_over() {
             Some(Err(Fault::NotMounted))
-        } else if self.now.get() < self.lease.deadline.get() {
+        } else if self.clock.now() < self.deadline.get() {
             Some(Ok(()))
         } else {
             None
@@ -63,32 +100,32 @@ impl Core {
     }
 
     /// Whether this client may write and acknowledge. Waits if that is not sure now.
-    pub(crate) async fn may_write(self: &Rc<Self>) -> Result<(), Fault> {
-        if let Some(answer) = self.lease_now() {
+    pub(crate) async fn may_write(&self) -> Result<(), Fault> {
+        if let Some(answer) = self.decision() {
             return answer;
         }
-        let give_up = self.now.get() + self.settings.patience;
-        self.notify_at(give_up, &self.lease.gate);
-        let unsure = || (self.now.get() >= give_up).then_some(Err(Fault::LeaseUnsure));
-        self.lease.gate.wait(|| self.lease_now().or_else(unsure)).await
+        let give_up = self.clock.now() + self.settings.patience;
+        self.clock.notify_at(give_up, &self.gate);
+        let unsure = || (self.clock.now() >= give_up).then_some(Err(Fault::LeaseUnsure));
+        self.gate.wait(|| self.decision().or_else(unsure)).await
     }
 
     /// Asks the store for something that needs the lock. Tries again as long as this client may write.
-    pub(crate) async fn order_locked(self: &Rc<Self>, order: impl Fn(Lock) -> Order) -> Result<Reply, Fault> {
+    pub(crate) async fn order(&self, order: impl Fn(Lock) -> Order) -> Result<Reply, Fault> {
         loop {
             self.may_write().await?;
-            let lock = self.lease.lock.borrow().clone().ok_or(Fault::NotMounted)?;
+            let lock = self.lock()?;
             let revision = lock.revision;
-            match self.order(order(lock)).await {
+            match self.orders.send(order(lock)).await {
                 Ok(reply) => return Ok(reply),
-                Err(OrderError::Unavailable(_)) => self.sleep(Nanos(self.settings.ttl.0 / 20)).await,
+                Err(OrderError::Unavailable(_)) => self.clock.sleep(Nanos(self.settings.ttl.0 / 20)).await,
                 Err(OrderError::LockLost) => {
                     let is_current =
-                        self.lease.lock.borrow().as_ref().is_some_and(|lock| lock.revision == revision);
+                        self.lock.borrow().as_ref().is_some_and(|lock| lock.revision == revision);
                     if is_current {
-                        self.lease.deadline.set(Instant::ZERO);
-                        self.lease.is_urgent.set(true);
-                        self.lease.gate.notify();
+                        self.deadline.set(Instant::ZERO);
+                        self.is_urgent.set(true);
+                        self.gate.notify();
                     }
                 }
                 Err(OrderError::Fenced | OrderError::Absent | OrderError::InUse(_)) => self.fence(),
@@ -98,44 +135,44 @@ impl Core {
     }
 
     fn fence(&self) {
-        self.lease.is_fenced.set(true);
-        self.lease.gate.notify();
-        self.journal.gate.notify();
+        self.is_fenced.set(true);
+        self.gate.notify();
+        self.fenced.notify();
     }
 
-    /// Renews the lease until the volume is unmounted or somebody else has it.
-    pub(crate) async fn keep_lease(self: Rc<Self>) {
+    /// Renews the lease until the volume is unmounted or another client has it.
+    pub(crate) async fn keep(self: Rc<Self>) {
         let mut pause = Nanos(self.settings.ttl.0 / 3);
         loop {
-            let at = self.now.get() + pause;
-            self.notify_at(at, &self.lease.gate);
-            let is_due = || self.now.get() >= at || self.lease.is_urgent.get() || self.is_over.get();
-            self.lease.gate.wait(|| is_due().then_some(())).await;
-            if self.is_over.get() {
+            let at = self.clock.now() + pause;
+            self.clock.notify_at(at, &self.gate);
+            let is_due = || self.clock.now() >= at || self.is_urgent.get() || self.phase.is_over();
+            self.gate.wait(|| is_due().then_some(())).await;
+            if self.phase.is_over() {
                 return;
             }
-            let Some(lock) = self.lease.lock.borrow().clone() else { return };
-            let sent = self.now.get();
+            let Some(lock) = self.lock.borrow().clone() else { return };
+            let sent = self.clock.now();
             let mut reply = Err(OrderError::LockLost);
-            if !self.lease.is_urgent.take() {
-                reply = self.order(Order::Renew(lock.clone())).await;
+            if !self.is_urgent.take() {
+                reply = self.orders.send(Order::Renew(lock.clone())).await;
             }
             if reply == Err(OrderError::LockLost) {
                 let (who, ttl) = (self.settings.who.clone(), self.settings.ttl);
-                let sent_again = self.now.get();
-                match self.order(Order::Regain { lock: lock.clone(), who, ttl }).await {
+                let sent_again = self.clock.now();
+                match self.orders.send(Order::Regain { lock: lock.clone(), who, ttl }).await {
                     Ok(Reply::Regained(lock)) => {
-                        self.on_lease(sent_again, lock);
+                        self.on_granted(sent_again, lock);
                         pause = Nanos(self.settings.ttl.0 / 3);
                         continue;
                     }
                     Err(OrderError::Fenced | OrderError::Absent) => return self.fence(),
-                    _ => self.lease.is_urgent.set(false),
+                    _ => self.is_urgent.set(false),
                 }
             }
             pause = match reply {
                 Ok(_) => {
-                    self.on_lease(sent, lock);
+                    self.on_granted(sent, lock);
                     Nanos(self.settings.ttl.0 / 3)
                 }
                 Err(_) => Nanos(self.settings.ttl.0 / 20),

@@ -1,8 +1,13 @@
 //! Names: directories, files, links. Every change is one record, and is on the SSDs when it is acknowledged.
 
-use super::core::Core;
-use super::files::HandleId;
+use super::clock::Clock;
+use super::files::{Files, HandleId};
+use super::journal::Journal;
+use super::lease::Lease;
+use super::metadata::Metadata;
+use super::parts::Parts;
 use super::state::Node;
+use super::write::Layouts;
 use super::{Outcome, Stat};
 use crate::format::record::Record;
 use crate::{Fault, FileId};
@@ -23,9 +28,30 @@ pub fn normal(path: &str) -> Result<String, Fault> {
     Ok(parts.join("/"))
 }
 
-impl Core {
+/// See the module.
+pub(crate) struct Names {
+    clock: Rc<Clock>,
+    lease: Rc<Lease>,
+    metadata: Rc<Metadata>,
+    journal: Rc<Journal>,
+    files: Rc<Files>,
+    layouts: Rc<Layouts>,
+}
+
+impl Names {
+    pub(crate) fn new(parts: &Parts, layouts: &Rc<Layouts>) -> Rc<Names> {
+        Rc::new(Names {
+            clock: Rc::clone(&parts.clock),
+            lease: Rc::clone(&parts.lease),
+            metadata: Rc::clone(&parts.metadata),
+            journal: Rc::clone(&parts.journal),
+            files: Rc::clone(&parts.files),
+            layouts: Rc::clone(layouts),
+        })
+    }
+
     fn node(&self, path: &str) -> Option<Node> {
-        if path.is_empty() { Some(Node::Dir) } else { self.state.borrow().names.get(path).copied() }
+        self.metadata.state().node(path)
     }
 
     fn file_at(&self, path: &str) -> Result<FileId, Fault> {
@@ -45,46 +71,45 @@ impl Core {
     }
 
     /// Records a change and waits until a crash of this client does not lose it.
-    async fn change(self: &Rc<Self>, record: Record) -> Result<(), Fault> {
-        self.may_write().await?;
-        let lsn = self.record(&record);
-        self.written(lsn).await?;
-        self.may_write().await
+    async fn change(&self, record: Record) -> Result<(), Fault> {
+        self.lease.may_write().await?;
+        let lsn = self.files.record(&record);
+        self.journal.written(lsn).await?;
+        self.lease.may_write().await
     }
 
-    /// A new file to write to, even if the name exists. Who has the old one open keeps it.
-    pub(crate) async fn create(self: &Rc<Self>, path: &str) -> Result<HandleId, Fault> {
+    /// A new file to write to, even if the name exists. Handles of the old one keep it.
+    pub(crate) async fn create(&self, path: &str) -> Result<HandleId, Fault> {
         let path = normal(path)?;
-        self.may_write().await?;
+        self.lease.may_write().await?;
         self.check_parent(&path)?;
         if self.node(&path) == Some(Node::Dir) {
             return Err(Fault::WrongKind);
         }
-        self.files.next_file.set(self.files.next_file.get() + 1);
-        let file = FileId::new(self.identity().generation, self.files.next_file.get());
-        let lsn = self.record(&Record::Create { file, path, time: self.seconds() });
-        let handle = self.open_handle(file, true);
-        self.begin_writing(file)?;
-        self.with_live(file, |live| live.lsn = live.lsn.max(lsn))?;
-        let mut result = self.written(lsn).await;
+        let file = self.files.take_id();
+        let lsn = self.files.record(&Record::Create { file, path, time: self.clock.seconds() });
+        let handle = self.files.open_handle(file, true);
+        self.files.begin_writing(file)?;
+        self.files.with(file, |open| open.durability_mut().need(lsn))?;
+        let mut result = self.journal.written(lsn).await;
         if result.is_ok() {
-            result = self.may_write().await;
+            result = self.lease.may_write().await;
         }
         match result {
             Ok(()) => Ok(handle),
             Err(fault) => {
-                let _ = self.close(handle).await;
+                let _ = self.layouts.close(handle).await;
                 Err(fault)
             }
         }
     }
 
     /// A file to append to; made if there is none.
-    pub(crate) async fn reopen(self: &Rc<Self>, path: &str) -> Result<HandleId, Fault> {
+    pub(crate) async fn reopen(&self, path: &str) -> Result<HandleId, Fault> {
         match self.file_at(&normal(path)?) {
             Ok(file) => {
-                let handle = self.open_handle(file, true);
-                self.begin_writing(file)?;
+                let handle = self.files.open_handle(file, true);
+                self.files.begin_writing(file)?;
                 Ok(handle)
             }
             Err(Fault::NotFound) => self.create(path).await,
@@ -94,10 +119,10 @@ impl Core {
 
     pub(crate) fn open(&self, path: &str) -> Result<(HandleId, u64), Fault> {
         let file = self.file_at(&normal(path)?)?;
-        Ok((self.open_handle(file, false), self.size(file)?))
+        Ok((self.files.open_handle(file, false), self.files.size(file)?))
     }
 
-    pub(crate) async fn rename(self: &Rc<Self>, from: &str, to: &str) -> Result<(), Fault> {
+    pub(crate) async fn rename(&self, from: &str, to: &str) -> Result<(), Fault> {
         let (from, to) = (normal(from)?, normal(to)?);
         let source = self.node(&from).ok_or(Fault::NotFound)?;
         self.check_parent(&to)?;
@@ -111,7 +136,7 @@ impl Core {
             (Node::File(_), Some(Node::Dir)) | (Node::Dir, Some(Node::File(_))) => {
                 return Err(Fault::WrongKind);
             }
-            (Node::Dir, Some(Node::Dir)) if self.state.borrow().children(&to).next().is_some() => {
+            (Node::Dir, Some(Node::Dir)) if self.metadata.state().children(&to).next().is_some() => {
                 return Err(Fault::NotEmpty);
             }
             _ => {}
@@ -119,14 +144,14 @@ impl Core {
         self.change(Record::Rename { from, to }).await
     }
 
-    pub(crate) async fn unlink(self: &Rc<Self>, path: &str) -> Result<(), Fault> {
+    pub(crate) async fn unlink(&self, path: &str) -> Result<(), Fault> {
         let path = normal(path)?;
         self.file_at(&path)?;
         self.change(Record::Unlink { path }).await
     }
 
     /// A further name for a file.
-    pub(crate) async fn link(self: &Rc<Self>, from: &str, to: &str) -> Result<(), Fault> {
+    pub(crate) async fn link(&self, from: &str, to: &str) -> Result<(), Fault> {
         let (from, to) = (normal(from)?, normal(to)?);
         let file = self.file_at(&from)?;
         self.check_parent(&to)?;
@@ -136,7 +161,7 @@ impl Core {
         self.change(Record::Link { file, path: to }).await
     }
 
-    pub(crate) async fn make_dir(self: &Rc<Self>, path: &str) -> Result<(), Fault> {
+    pub(crate) async fn make_dir(&self, path: &str) -> Result<(), Fault> {
         let path = normal(path)?;
         self.check_parent(&path)?;
         if self.node(&path).is_some() {
@@ -145,13 +170,13 @@ impl Core {
         self.change(Record::MakeDir { path }).await
     }
 
-    pub(crate) async fn remove_dir(self: &Rc<Self>, path: &str) -> Result<(), Fault> {
+    pub(crate) async fn remove_dir(&self, path: &str) -> Result<(), Fault> {
         let path = normal(path)?;
         match self.node(&path) {
             _ if path.is_empty() => return Err(Fault::Invalid),
             None => return Err(Fault::NotFound),
             Some(Node::File(_)) => return Err(Fault::WrongKind),
-            Some(Node::Dir) if self.state.borrow().children(&path).next().is_some() => {
+            Some(Node::Dir) if self.metadata.state().children(&path).next().is_some() => {
                 return Err(Fault::NotEmpty);
             }
             Some(Node::Dir) => {}
@@ -165,7 +190,7 @@ impl Core {
             None => Err(Fault::NotFound),
             Some(Node::File(_)) => Err(Fault::WrongKind),
             Some(Node::Dir) => {
-                let state = self.state.borrow();
+                let state = self.metadata.state();
                 Ok(Outcome::Names(state.children(&path).map(|(name, _)| name.to_owned()).collect()))
             }
         }
@@ -175,19 +200,19 @@ impl Core {
         match self.node(&normal(path)?).ok_or(Fault::NotFound)? {
             Node::Dir => Ok(Stat { is_dir: true, file: FileId::default(), size: 0, links: 1, time: 0 }),
             Node::File(file) => {
-                self.appended(file).await;
-                let size = self.size(file)?;
-                let state = self.state.borrow();
-                let entry = state.files.get(&file).ok_or(Fault::NotFound)?;
+                self.files.appended(file).await;
+                let size = self.files.size(file)?;
+                let state = self.metadata.state();
+                let entry = state.file(file).ok_or(Fault::NotFound)?;
                 Ok(Stat { is_dir: false, file, size, links: entry.links, time: entry.time })
             }
         }
     }
 
     /// All changes of names so far survive power losses.
-    pub(crate) async fn sync_names(self: &Rc<Self>) -> Result<(), Fault> {
-        self.durable(self.journal.appended.get()).await?;
-        self.may_write().await
+    pub(crate) async fn sync_names(&self) -> Result<(), Fault> {
+        self.journal.durable(self.journal.appended()).await?;
+        self.lease.may_write().await
     }
 }
 

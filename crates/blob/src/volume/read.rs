@@ -1,4 +1,4 @@
-//! Reading: which blocks, which copy, and what if it is not what was written.
+//! Reading: which blocks, which copy, and what to do when a block is wrong.
 //!
 //! All pieces of a read are on their way at the same time. The steering chooses a copy for each. If that cannot be reached,
 //! or a block is not the one that was written, the other copy is read; a copy that has wrong bytes where the other has the
@@ -7,10 +7,19 @@
 //!
 //! Holds: `tests/worlds.rs`, `tests/faults.rs`.
 
-use super::check::{self, Wanted};
-use super::core::Core;
+use super::Settings;
+use super::check::Wanted;
+use super::clock::Clock;
+use super::copies::Copies;
+use super::disks::Disks;
+use super::files::Files;
+use super::metadata::Metadata;
+use super::parts::Parts;
+use super::phase::Phase;
+use super::write::Syncer;
 use crate::task::join;
-use crate::{Class, Fault, FileId, Place, SsdId};
+use crate::{Class, Fault, FileId, SsdId};
+use std::cell::Cell;
 use std::rc::Rc;
 use units::Nanos;
 
@@ -26,23 +35,55 @@ struct Piece {
     blocks: Vec<Wanted>,
 }
 
-impl Core {
+/// See the module.
+pub(crate) struct Reader {
+    settings: Rc<Settings>,
+    clock: Rc<Clock>,
+    phase: Rc<Phase>,
+    disks: Rc<Disks>,
+    metadata: Rc<Metadata>,
+    files: Rc<Files>,
+    copies: Rc<Copies>,
+    syncer: Rc<Syncer>,
+    /// Reads that found wrong bytes in a copy.
+    corrupt: Cell<u64>,
+}
+
+impl Reader {
+    pub(crate) fn new(parts: &Parts, copies: &Rc<Copies>, syncer: &Rc<Syncer>) -> Rc<Reader> {
+        Rc::new(Reader {
+            settings: Rc::clone(&parts.settings),
+            clock: Rc::clone(&parts.clock),
+            phase: Rc::clone(&parts.phase),
+            disks: Rc::clone(&parts.disks),
+            metadata: Rc::clone(&parts.metadata),
+            files: Rc::clone(&parts.files),
+            copies: Rc::clone(copies),
+            syncer: Rc::clone(syncer),
+            corrupt: Cell::default(),
+        })
+    }
+
+    /// Reads since the mount that found wrong bytes in a copy.
+    pub(crate) fn corrupt(&self) -> u64 {
+        self.corrupt.get()
+    }
+
     /// Bytes of a file; fewer than asked for only at its end.
     pub(crate) async fn read(
-        self: &Rc<Self>,
+        &self,
         file: FileId,
         class: Class,
         offset: u64,
         length: u64,
     ) -> Result<Vec<u8>, Fault> {
-        let size = self.size(file)?;
+        let size = self.files.size(file)?;
         let end = offset.saturating_add(length).min(size);
         if offset >= end {
             return Ok(Vec::new());
         }
-        let on_disk = self.files.live.borrow().get(&file).map_or(u64::MAX, |live| live.on_disk());
-        if end > on_disk {
-            self.flush(file).await?;
+        if end > self.files.on_disk(file) {
+            self.syncer.flush(file).await?;
         }
         let pieces = self.pieces(file, class, offset, end)?;
         let ends = join(pieces.iter().map(|piece| self.read_piece_or_blocks(file, piece))).await;
@@ -59,44 +100,36 @@ impl Core {
     }
 
     fn pieces(&self, file: FileId, class: Class, offset: u64, end: u64) -> Result<Vec<Piece>, Fault> {
-        let geometry = self.geometry();
+        let geometry = self.phase.geometry();
         let (payload, micro_blocks) = (geometry.payload(), geometry.micro_blocks());
         let blocks_max = (self.settings.read_max.0 / u64::from(geometry.block)).max(1) as usize;
-        let lives = self.files.live.borrow();
-        let state = self.state.borrow();
-        let layout = match lives.get(&file) {
-            Some(live) => &live.layout,
-            None => &state.files.get(&file).ok_or(Fault::NotFound)?.layout,
-        };
-        let mut pieces: Vec<Piece> = Vec::new();
-        let mut at = offset;
-        // The file may have been cut meanwhile.
-        while let Some((run, run_end)) = layout.run_at(at).filter(|_| at < end) {
-            let index = run.block + (at - run.offset) / payload;
-            let first = run.offset + (index - run.block) * payload;
-            let wanted = Wanted { index, offset: first, length: payload.min(run_end - first) };
-            at = first + wanted.length;
-            let (extent, within) = (index / micro_blocks, index % micro_blocks);
-            match pieces.last_mut() {
-                Some(last)
-                    if last.extent == extent
-                        && last.first + last.blocks.len() as u64 == within
-                        && last.blocks.len() < blocks_max =>
-                {
-                    last.blocks.push(wanted);
+        self.files.with_layout(file, |layout| {
+            let mut pieces: Vec<Piece> = Vec::new();
+            let mut at = offset;
+            // The file may have been cut meanwhile.
+            while let Some((run, run_end)) = layout.run_at(at).filter(|_| at < end) {
+                let index = run.block + (at - run.offset) / payload;
+                let first = run.offset + (index - run.block) * payload;
+                let wanted = Wanted { index, offset: first, length: payload.min(run_end - first) };
+                at = first + wanted.length;
+                let (extent, within) = (index / micro_blocks, index % micro_blocks);
+                match pieces.last_mut() {
+                    Some(last)
+                        if last.extent == extent
+                            && last.first + last.blocks.len() as u64 == within
+                            && last.blocks.len() < blocks_max =>
+                    {
+                        last.blocks.push(wanted);
+                    }
+                    _ => pieces.push(Piece { extent, class, first: within, blocks: vec![wanted] }),
                 }
-                _ => pieces.push(Piece { extent, class, first: within, blocks: vec![wanted] }),
             }
-        }
-        Ok(pieces)
+            pieces
+        })
     }
 
     /// If neither copy has all blocks of a piece, each block is looked for by itself.
-    async fn read_piece_or_blocks(
-        self: &Rc<Self>,
-        file: FileId,
-        piece: &Piece,
-    ) -> Result<Vec<Vec<u8>>, Fault> {
+    async fn read_piece_or_blocks(&self, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
         let result = self.read_piece(file, piece).await;
         if result != Err(Fault::Corrupt) || piece.blocks.len() == 1 {
             return result;
@@ -109,49 +142,35 @@ impl Core {
         Ok(payloads)
     }
 
-    /// The copies of a micro blob that have everything, and where they are.
-    pub(crate) fn good_copies(&self, file: FileId, extent: u64) -> Vec<(u8, Place)> {
-        let state = self.state.borrow();
-        let extent = state.files.get(&file).and_then(|entry| entry.extents.get(extent as usize));
-        extent.map_or_else(Vec::new, |extent| {
-            (0..2).filter_map(|side| extent.good(side).map(|place| (side as u8, place))).collect()
-        })
-    }
-
-    /// A repair may move a copy, and its old place may be used anew, while it is read: then its new place is read.
-    async fn read_piece(self: &Rc<Self>, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
-        let give_up = self.now.get() + self.settings.patience;
+    /// A repair may move a copy, and its old place may be reused, while it is read: then its new place is read.
+    async fn read_piece(&self, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
+        let give_up = self.clock.now() + self.settings.patience;
         let mut has_paused = false;
         loop {
-            let before = self.good_copies(file, piece.extent);
+            let before = self.metadata.good_copies(file, piece.extent);
             let result = self.read_piece_once(file, piece).await;
             if result.is_ok() {
                 return result;
             }
-            let has_moved = self.good_copies(file, piece.extent) != before;
+            let has_moved = self.metadata.good_copies(file, piece.extent) != before;
             let ssds: Vec<SsdId> = before.iter().map(|(_, place)| place.ssd).collect();
-            if has_moved || result == Err(Fault::Unreachable) && self.wait_for_one(&ssds, give_up).await {
+            if has_moved || result == Err(Fault::Unreachable) && self.disks.wait_for_one(&ssds, give_up).await
+            {
                 continue;
             }
-            if has_paused || result == Err(Fault::Corrupt) || self.now.get() >= give_up {
+            if has_paused || result == Err(Fault::Corrupt) || self.clock.now() >= give_up {
                 return result;
             }
             // That an SSD has gone may be known a little later than that a read failed.
-            self.sleep(NEWS).await;
+            self.clock.sleep(NEWS).await;
             has_paused = true;
         }
     }
 
-    async fn read_piece_once(self: &Rc<Self>, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
-        let mut copies = self.good_copies(file, piece.extent);
+    async fn read_piece_once(&self, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
+        let mut copies = self.metadata.good_copies(file, piece.extent);
         if let [one, other] = copies[..] {
-            let loads = [one, other].map(|(_, place)| (place.ssd, self.load(place.ssd)));
-            let up = loads.map(|(ssd, _)| self.with_disk(ssd, |disk| disk.is_up));
-            let chosen = match up {
-                [true, false] => 0,
-                [false, true] => 1,
-                _ => self.steering.borrow_mut().read(self.wall_clock(), loads),
-            };
+            let chosen = self.disks.choose([one, other].map(|(_, place)| place.ssd));
             if chosen == 1 {
                 copies.swap(0, 1);
             }
@@ -159,14 +178,14 @@ impl Core {
         let mut fault = Fault::Unreachable;
         let mut damaged = None;
         for (side, place) in copies {
-            match self.read_copy(file, piece.class, place, piece.first, &piece.blocks).await {
+            match self.copies.read(file, piece.class, place, piece.first, &piece.blocks).await {
                 Ok(payloads) => {
                     if let Some(damaged) =
-                        damaged.filter(|bad| self.good_copies(file, piece.extent).contains(bad))
+                        damaged.filter(|bad| self.metadata.good_copies(file, piece.extent).contains(bad))
                     {
                         let (damaged, _) = damaged;
-                        self.counters.borrow_mut().corrupt_blocks += 1;
-                        self.mark_stale(file, piece.extent, damaged);
+                        self.corrupt.set(self.corrupt.get() + 1);
+                        self.copies.mark_stale(file, piece.extent, damaged);
                     }
                     return Ok(payloads);
                 }
@@ -178,32 +197,5 @@ impl Core {
             }
         }
         Err(fault)
-    }
-
-    /// Blocks of one copy. Read twice before they are called damaged: a block may be written while it is read.
-    pub(crate) async fn read_copy(
-        &self,
-        file: FileId,
-        class: Class,
-        place: Place,
-        first: u64,
-        blocks: &[Wanted],
-    ) -> Result<Vec<Vec<u8>>, Fault> {
-        let (identity, geometry) = (self.identity(), self.geometry());
-        let block = geometry.block as usize;
-        for _ in 0..2 {
-            let at = geometry.byte_of(place) + first * u64::from(geometry.block);
-            let read = self.read_disk(place.ssd, class, at, (blocks.len() * block) as u32).await;
-            let bytes = read.map_err(|_| Fault::Unreachable)?;
-            let payloads: Option<Vec<Vec<u8>>> = bytes
-                .chunks(block)
-                .zip(blocks)
-                .map(|(bytes, wanted)| check::open(&identity, file, bytes, wanted).map(<[u8]>::to_vec))
-                .collect();
-            if let Some(payloads) = payloads {
-                return Ok(payloads);
-            }
-        }
-        Err(Fault::Corrupt)
     }
 }

@@ -1,26 +1,26 @@
-//! How a client uses a volume.
+//! The settings of a mount.
 
 use crate::steer::Policy;
 use units::{Bytes, Nanos};
 
-/// How a client uses a volume.
+/// The settings of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Name of the volume.
     pub name: String,
-    /// Who mounts it, for people to read; unique among all mounts.
+    /// The client, for people to read; unique among all mounts.
     pub who: String,
-    /// How long the volume stays locked when this client dies. The client itself stops a tenth earlier.
+    /// The time for which the volume stays locked when this client dies. The client itself stops a tenth earlier.
     pub ttl: Nanos,
-    /// How long a mount waits while another client has the volume. After the crash of a client, `ttl` is enough.
+    /// The time for which a mount waits while another client has the volume. After the crash of a client, `ttl` is enough.
     pub lock_patience: Nanos,
     /// After an unclean end of the mount before, and after a failed write: how long a write that was given up may still be
     /// on its way to an SSD. Space that it could hit is not used before.
     pub quarantine: Nanos,
-    /// How long an operation waits for a lease that cannot be renewed, or for space that is in quarantine; and a read or a mount for an SSD of which
+    /// The time for which an operation waits for a lease that cannot be renewed, or for space that is in quarantine; and a read or a mount for an SSD of which
     /// it needs the only copy.
     pub patience: Nanos,
-    /// How long a mount waits for SSDs that cannot be reached.
+    /// The time for which a mount waits for SSDs that cannot be reached.
     pub connect_patience: Nanos,
     /// Bytes of one write to an SSD.
     pub write_max: Bytes,
@@ -28,14 +28,14 @@ pub struct Settings {
     pub read_max: Bytes,
     /// Bytes of one file that are on their way to SSDs; more wait.
     pub window: Bytes,
-    /// How long freed space waits so that many pieces are trimmed together.
+    /// The delay of freed space, so that many pieces are trimmed together.
     pub reclaim_delay: Nanos,
-    /// An SSD that cannot be reached for so long counts as gone: what lies on it gets another second copy, if there is a third target for it. Counted
+    /// An SSD that cannot be reached for this time counts as gone: the micro blobs on it get another second copy, if there is a third target for it. Counted
     /// from the mount at the earliest.
     pub away_max: Nanos,
-    /// How long a repair waits after an SSD came back or a copy was lost.
+    /// The delay of a repair after an SSD came back or a copy was lost.
     pub repair_delay: Nanos,
-    /// Where to read and place.
+    /// The policy for reading and placing.
     pub policy: Policy,
 }
 

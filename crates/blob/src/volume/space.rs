@@ -1,4 +1,4 @@
-//! Space: micro blobs for new data, and what happens to those that are freed.
+//! Space: micro blobs for new data, and the way of freed ones back.
 //!
 //! A freed micro blob is used again only after the record that freed it is durable: until then a crash may bring the file
 //! back. Then it is trimmed, and only then handed out again.
@@ -9,13 +9,17 @@
 //!
 //! Holds: a crash never finds a file's blocks overwritten by another file (`tests/worlds.rs`).
 
-use super::core::Core;
-use super::journal::Lsn;
-use crate::catalog::{Lock, Order, Reply};
-use crate::pool::Reserve;
+use super::Settings;
+use super::clock::Clock;
+use super::disks::Disks;
+use super::journal::{Journal, Lsn};
+use super::lease::Lease;
+use super::phase::{Identity, Phase};
+use crate::catalog::{Lock, Order, Reply, SsdRecord};
+use crate::pool::{Pool, Reserve};
 use crate::steer::Data;
 use crate::task::Gate;
-use crate::{Copies, Fault, Place, SsdId};
+use crate::{Copies, Fault, Geometry, Mega, Place, SsdId};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -30,66 +34,177 @@ struct Freed {
     lsn: Lsn,
 }
 
-#[derive(Default)]
-pub(crate) struct SpaceState {
+/// See the module.
+pub(crate) struct Space {
+    settings: Rc<Settings>,
+    clock: Rc<Clock>,
+    phase: Rc<Phase>,
+    lease: Rc<Lease>,
+    disks: Rc<Disks>,
+    journal: Rc<Journal>,
+    pool: RefCell<Pool>,
     freed: RefCell<Vec<Freed>>,
     is_reclaiming: Cell<bool>,
     is_taking: Cell<bool>,
     /// The store is asked to give or take mega blobs.
     is_ordering: Cell<bool>,
     gate: Gate,
+    /// Micro blobs that were made with one copy.
+    degraded: Cell<u64>,
 }
 
-/// What a reservation is for.
+/// The purpose of a reservation.
 #[derive(Clone, Copy)]
 enum Purpose {
     New(Data),
     Copy(Option<SsdId>),
 }
 
-impl Core {
-    /// Nothing refers to a place any more, as of a record.
-    pub(crate) fn free(self: &Rc<Self>, place: Place, lsn: Lsn) {
-        self.space.freed.borrow_mut().push(Freed { place, lsn });
-        self.space.gate.notify();
+impl Space {
+    pub(crate) fn new(
+        settings: Rc<Settings>,
+        clock: Rc<Clock>,
+        phase: Rc<Phase>,
+        lease: Rc<Lease>,
+        disks: Rc<Disks>,
+        journal: Rc<Journal>,
+    ) -> Rc<Space> {
+        Rc::new(Space {
+            settings,
+            clock,
+            phase,
+            lease,
+            disks,
+            journal,
+            pool: RefCell::new(Pool::new(Geometry::default(), 0)),
+            freed: RefCell::default(),
+            is_reclaiming: Cell::default(),
+            is_taking: Cell::default(),
+            is_ordering: Cell::default(),
+            gate: Gate::default(),
+            degraded: Cell::default(),
+        })
     }
 
-    pub(crate) fn stop_space(&self) {
-        self.space.gate.notify();
+    /// The volume is locked for this mount.
+    pub(crate) fn begin(&self, identity: Identity) {
+        *self.pool.borrow_mut() = Pool::new(identity.geometry, identity.volume.0);
+    }
+
+    /// These SSDs exist.
+    pub(crate) fn know(&self, ssds: &[(SsdId, SsdRecord)]) {
+        let mega = self.phase.geometry().mega;
+        let mut pool = self.pool.borrow_mut();
+        for (ssd, record) in ssds {
+            // Mega blobs of another size are not for this volume, but those that it has are.
+            let fits = record.mega == mega;
+            pool.add_ssd(*ssd, &record.domain, if fits { record.megas() } else { 0 });
+            pool.set_up(*ssd, self.disks.is_up(*ssd));
+        }
+    }
+
+    /// An SSD can be reached, or not any more.
+    pub(crate) fn on_reach(&self, ssd: SsdId, is_up: bool) {
+        self.pool.borrow_mut().set_up(ssd, is_up);
+    }
+
+    /// Whether an SSD exists and can be reached.
+    pub(crate) fn is_up(&self, ssd: SsdId) -> bool {
+        self.pool.borrow().is_up(ssd)
+    }
+
+    /// Number of SSDs that can be reached.
+    pub(crate) fn count_up(&self) -> u64 {
+        let pool = self.pool.borrow();
+        pool.ssds().filter(|ssd| pool.is_up(*ssd)).count() as u64
+    }
+
+    /// Whether SSDs of two domains can be reached.
+    pub(crate) fn has_pairs(&self) -> bool {
+        self.pool.borrow().has_pairs()
+    }
+
+    /// Micro blobs that are in use and that are free in the volume's mega blobs.
+    pub(crate) fn micros(&self) -> (usize, usize) {
+        self.pool.borrow().count()
+    }
+
+    /// Micro blobs that were made with one copy since the mount.
+    pub(crate) fn degraded(&self) -> u64 {
+        self.degraded.get()
+    }
+
+    /// The volume owns these mega blobs for data. Their micro blobs are free from `from` on, except those in `used`.
+    pub(crate) fn own(&self, megas: impl Iterator<Item = Mega>, used: &BTreeSet<Place>, from: Instant) {
+        let mut pool = self.pool.borrow_mut();
+        megas.for_each(|mega| pool.add_mega(mega, used, from));
+    }
+
+    /// Takes a mega blob for a copy of the metadata, on a domain on which no copy is: one that the store still has, or an empty
+    /// one of this volume. Empty if there is none.
+    pub(crate) async fn take_elsewhere(&self, copies: &[Mega]) -> Result<Vec<Mega>, Fault> {
+        let candidates: Vec<_> = {
+            let pool = self.pool.borrow();
+            let taken: BTreeSet<_> =
+                copies.iter().filter_map(|mega| pool.domain(mega.ssd).map(str::to_owned)).collect();
+            let free = pool.ssds().filter(|&ssd| {
+                pool.is_up(ssd) && pool.domain(ssd).is_some_and(|domain| !taken.contains(domain))
+            });
+            free.map(|ssd| (ssd, pool.megas_of(ssd))).collect()
+        };
+        for &candidate in &candidates {
+            let reply = self.order_megas(|lock| Order::Take { lock, ssds: vec![candidate] }).await?;
+            if let Reply::Taken(megas) = reply {
+                return Ok(megas);
+            }
+        }
+        let now = self.clock.now();
+        let own = candidates.iter().find_map(|&(ssd, _)| self.pool.borrow_mut().take_idle_of(now, ssd));
+        Ok(own.into_iter().collect())
+    }
+
+    /// Nothing refers to a place any more, as of a record.
+    pub(crate) fn free(&self, place: Place, lsn: Lsn) {
+        self.freed.borrow_mut().push(Freed { place, lsn });
+        self.gate.notify();
+    }
+
+    pub(crate) fn stop(&self) {
+        self.gate.notify();
     }
 
     /// Reserves a primary and a shadow.
-    pub(crate) async fn reserve(self: &Rc<Self>, data: Data) -> Result<Copies, Fault> {
+    pub(crate) async fn reserve(&self, data: Data) -> Result<Copies, Fault> {
         match self.reserve_for(Purpose::New(data)).await? {
             Reserve::Pair(primary, shadow) => Ok([Some(primary), Some(shadow)]),
             Reserve::Single(primary) => {
-                self.counters.borrow_mut().degraded_extents += 1;
+                self.degraded.set(self.degraded.get() + 1);
                 Ok([Some(primary), None])
             }
             other => unreachable!("not a reservation: {other:?}"),
         }
     }
 
-    /// Reserves a place for a copy that is to be made anew, away from the other copy.
-    pub(crate) async fn reserve_copy(self: &Rc<Self>, other: Option<SsdId>) -> Result<Place, Fault> {
+    /// Reserves a place for a new copy, away from the other one.
+    pub(crate) async fn reserve_copy(&self, other: Option<SsdId>) -> Result<Place, Fault> {
         match self.reserve_for(Purpose::Copy(other)).await? {
             Reserve::Single(place) => Ok(place),
             other => unreachable!("not a reservation of a copy: {other:?}"),
         }
     }
 
-    async fn reserve_for(self: &Rc<Self>, purpose: Purpose) -> Result<Reserve, Fault> {
-        let give_up = self.now.get() + self.settings.patience;
+    async fn reserve_for(&self, purpose: Purpose) -> Result<Reserve, Fault> {
+        let give_up = self.clock.now() + self.settings.patience;
         let mut has_asked_again = false;
         loop {
             // While another task takes mega blobs, wait for those.
-            self.space.gate.wait(|| (!self.space.is_taking.get()).then_some(())).await;
-            let now = self.now.get();
+            self.gate.wait(|| (!self.is_taking.get()).then_some(())).await;
+            let now = self.clock.now();
             let data = match purpose {
                 Purpose::New(data) => data,
                 Purpose::Copy(_) => Data::Bulk,
             };
-            let rank = |ssd| self.steering.borrow().rank(self.wall_clock(), ssd, self.load(ssd), data);
+            let rank = |ssd| self.disks.rank(ssd, data);
             let reserve = match purpose {
                 Purpose::New(_) => self.pool.borrow_mut().reserve(now, rank),
                 Purpose::Copy(other) => self.pool.borrow_mut().reserve_copy(now, other, rank),
@@ -97,17 +212,17 @@ impl Core {
             match reserve {
                 Reserve::Pair(..) | Reserve::Single(_) => return Ok(reserve),
                 Reserve::Need(ssds) => {
-                    self.space.is_taking.set(true);
+                    self.is_taking.set(true);
                     let taken = self.take_megas(ssds).await;
-                    self.space.is_taking.set(false);
-                    self.space.gate.notify();
+                    self.is_taking.set(false);
+                    self.gate.notify();
                     taken?;
                 }
                 Reserve::Full { until } => {
-                    if !self.space.freed.borrow().is_empty() {
+                    if !self.freed.borrow().is_empty() {
                         self.reclaim().await?;
                     } else if let Some(until) = until.filter(|&until| until <= give_up && until > now) {
-                        self.sleep_until(until).await;
+                        self.clock.sleep_until(until).await;
                     } else if has_asked_again {
                         return Err(Fault::NoSpace);
                     } else {
@@ -123,15 +238,15 @@ impl Core {
 
     /// Takes mega blobs, or gives them back, one order after the other. Else an order to take them back that is tried again because its
     /// answer was lost could hit mega blobs that were given out in between.
-    pub(crate) async fn order_megas(self: &Rc<Self>, order: impl Fn(Lock) -> Order) -> Result<Reply, Fault> {
-        self.space.gate.wait(|| (!self.space.is_ordering.replace(true)).then_some(())).await;
-        let result = self.order_locked(order).await;
-        self.space.is_ordering.set(false);
-        self.space.gate.notify();
+    async fn order_megas(&self, order: impl Fn(Lock) -> Order) -> Result<Reply, Fault> {
+        self.gate.wait(|| (!self.is_ordering.replace(true)).then_some(())).await;
+        let result = self.lease.order(order).await;
+        self.is_ordering.set(false);
+        self.gate.notify();
         result
     }
 
-    async fn take_megas(self: &Rc<Self>, ssds: Vec<SsdId>) -> Result<(), Fault> {
+    async fn take_megas(&self, ssds: Vec<SsdId>) -> Result<(), Fault> {
         let wanted: Vec<(SsdId, u32)> =
             ssds.into_iter().map(|ssd| (ssd, self.pool.borrow().megas_of(ssd))).collect();
         match self.order_megas(|lock| Order::Take { lock, ssds: wanted.clone() }).await? {
@@ -148,13 +263,13 @@ impl Core {
         Ok(())
     }
 
-    /// How many bytes files may still take, as far as SSDs can be reached, and if nobody else takes what they have: a pair of micro blobs
-    /// on two domains for each block, or one on the only domain that is left. What waits to be trimmed does not count.
-    pub(crate) async fn free_bytes(self: &Rc<Self>) -> Result<u64, Fault> {
-        let Reply::Ssds(ssds) = self.order_locked(|_| Order::Look).await? else {
+    /// Bytes that files may still take, as far as SSDs can be reached, and if no other volume takes what they have: a pair of micro blobs
+    /// on two domains for each block, or one on the only domain that is left. Places that wait to be trimmed do not count.
+    pub(crate) async fn free_bytes(&self) -> Result<u64, Fault> {
+        let Reply::Ssds(ssds) = self.lease.order(|_| Order::Look).await? else {
             unreachable!("Look is answered with SSDs")
         };
-        let (geometry, pool) = (self.geometry(), self.pool.borrow());
+        let (geometry, pool) = (self.phase.geometry(), self.pool.borrow());
         let mut domains: BTreeMap<&str, u64> = BTreeMap::new();
         for ssd in ssds.iter().filter(|ssd| pool.is_up(ssd.id)) {
             let megas = u64::from(pool.megas_of(ssd.id).saturating_sub(ssd.used));
@@ -167,56 +282,56 @@ impl Core {
     }
 
     /// Makes freed space free, for as long as the volume is mounted, and gives back what it does not need: also what the mount before has left.
-    pub(crate) async fn keep_space(self: Rc<Self>) {
+    pub(crate) async fn keep(self: Rc<Self>) {
         loop {
             self.give_back().await;
             let release = self.pool.borrow().next_release();
             if let Some(at) = release {
-                self.notify_at(at, &self.space.gate);
+                self.clock.notify_at(at, &self.gate);
             }
-            let has_left = || release.is_some_and(|at| self.now.get() >= at);
-            let is_work = || !self.space.freed.borrow().is_empty() || has_left() || self.is_over.get();
-            self.space.gate.wait(|| is_work().then_some(())).await;
-            if self.is_over.get() || self.is_fenced() {
+            let has_left = || release.is_some_and(|at| self.clock.now() >= at);
+            let is_work = || !self.freed.borrow().is_empty() || has_left() || self.phase.is_over();
+            self.gate.wait(|| is_work().then_some(())).await;
+            if self.phase.is_over() || self.lease.is_fenced() {
                 return;
             }
-            self.sleep(self.settings.reclaim_delay).await;
+            self.clock.sleep(self.settings.reclaim_delay).await;
             // A failure is not lost: the space stays in the list.
             let _ = self.reclaim().await;
         }
     }
 
     /// Gives mega blobs back that are wholly free, but for a few.
-    async fn give_back(self: &Rc<Self>) {
-        let megas = self.pool.borrow_mut().take_idle(self.now.get(), MEGAS_KEPT);
+    async fn give_back(&self) {
+        let megas = self.pool.borrow_mut().take_idle(self.clock.now(), MEGAS_KEPT);
         if !megas.is_empty() {
             // If this fails, they stay the volume's, and the next mount finds them.
             let _ = self.order_megas(|lock| Order::GiveBack { lock, megas: megas.clone() }).await;
         }
     }
 
-    async fn reclaim(self: &Rc<Self>) -> Result<(), Fault> {
-        self.space.gate.wait(|| (!self.space.is_reclaiming.get()).then_some(())).await;
-        self.space.is_reclaiming.set(true);
+    async fn reclaim(&self) -> Result<(), Fault> {
+        self.gate.wait(|| (!self.is_reclaiming.get()).then_some(())).await;
+        self.is_reclaiming.set(true);
         let result = self.reclaim_alone().await;
-        self.space.is_reclaiming.set(false);
-        self.space.gate.notify();
+        self.is_reclaiming.set(false);
+        self.gate.notify();
         result
     }
 
-    async fn reclaim_alone(self: &Rc<Self>) -> Result<(), Fault> {
-        let batch = self.space.freed.borrow().clone();
+    async fn reclaim_alone(&self) -> Result<(), Fault> {
+        let batch = self.freed.borrow().clone();
         let Some(lsn) = batch.iter().map(|freed| freed.lsn).max() else { return Ok(()) };
-        self.durable(lsn).await?;
-        let micro = u64::from(self.geometry().micro);
+        self.journal.durable(lsn).await?;
+        let micro = u64::from(self.phase.geometry().micro);
         for freed in &batch {
-            let at = self.geometry().byte_of(freed.place);
+            let at = self.phase.geometry().byte_of(freed.place);
             // Without a trim it is free as well.
-            let _ = self.trim_disk(freed.place.ssd, at, micro).await;
-            let from = self.with_disk(freed.place.ssd, |disk| disk.stray_until).max(self.now.get());
+            let _ = self.disks.trim(freed.place.ssd, at, micro).await;
+            let from = self.disks.stray_until(freed.place.ssd).max(self.clock.now());
             self.pool.borrow_mut().release(freed.place, from);
         }
-        self.space.freed.borrow_mut().drain(..batch.len());
+        self.freed.borrow_mut().drain(..batch.len());
         Ok(())
     }
 }

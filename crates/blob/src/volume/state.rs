@@ -6,7 +6,7 @@ use crate::format::record::{Layout, Record};
 use crate::{Copies, FileId, Place};
 use std::collections::BTreeMap;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     Dir,
@@ -37,13 +37,13 @@ pub(crate) struct File {
     pub(crate) links: u32,
     pub(crate) time: u64,
     pub(crate) extents: Vec<Extent>,
-    /// What was recorded, all of it durable.
+    /// The recorded layout, all of it durable.
     pub(crate) layout: Layout,
     /// Nothing lies behind the recorded layout.
     pub(crate) is_sealed: bool,
 }
 
-/// What a record did besides changing the state.
+/// Further effects of a record.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effects {
     /// This file has no name any more.
@@ -59,11 +59,44 @@ pub(crate) struct Misfit;
 /// A volume's metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
-    pub(crate) names: BTreeMap<String, Node>,
-    pub(crate) files: BTreeMap<FileId, File>,
+    names: BTreeMap<String, Node>,
+    files: BTreeMap<FileId, File>,
 }
 
 impl State {
+    /// The meaning of a name. The directory of all others has the empty name.
+    pub(crate) fn node(&self, path: &str) -> Option<Node> {
+        if path.is_empty() { Some(Node::Dir) } else { self.names.get(path).copied() }
+    }
+
+    pub(crate) fn file(&self, file: FileId) -> Option<&File> {
+        self.files.get(&file)
+    }
+
+    pub(crate) fn files(&self) -> impl Iterator<Item = (FileId, &File)> + Clone {
+        self.files.iter().map(|(id, file)| (*id, file))
+    }
+
+    /// Forgets a file that has no name.
+    pub(crate) fn remove(&mut self, file: FileId) -> Option<File> {
+        self.files.remove(&file)
+    }
+
+    /// Forgets all files that have no name.
+    pub(crate) fn remove_unnamed(&mut self) {
+        self.files.retain(|_, file| file.links > 0);
+    }
+
+    /// A copy lacks something. Never the last good copy.
+    pub(crate) fn find_stale(&mut self, file: FileId, extent: usize, side: usize) {
+        if let Some(entry) = self.files.get_mut(&file) {
+            let extent = &mut entry.extents[extent];
+            if extent.good(1 - side).is_some() {
+                extent.stale[side] = true;
+            }
+        }
+    }
+
     /// The names in a directory, without the directory's own.
     pub(crate) fn children<'a>(&'a self, dir: &str) -> impl Iterator<Item = (&'a str, Node)> + 'a {
         let prefix = if dir.is_empty() { String::new() } else { format!("{dir}/") };

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub struct Disk {
     block: usize,
     current: BTreeMap<u64, Vec<u8>>,
-    /// What each unflushed block was before, oldest version first; the first one is durable.
+    /// Earlier contents of each unflushed block, oldest version first; the first one is durable.
     unflushed: BTreeMap<u64, Vec<Vec<u8>>>,
     pub writes: u64,
     /// Those of them that were durable at once.
@@ -58,7 +58,7 @@ impl Disk {
         self.unflushed.clear();
     }
 
-    /// What is trimmed reads as garbage.
+    /// Trimmed blocks read as garbage.
     pub fn trim(&mut self, at: u64, length: u64) {
         for block in at / self.block as u64..(at + length) / self.block as u64 {
             if self.current.contains_key(&block) {

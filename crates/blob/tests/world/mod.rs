@@ -125,7 +125,7 @@ pub struct Client {
     pub outcomes: BTreeMap<OpId, Outcome>,
     /// Operations whose success is a promise.
     promises: BTreeSet<OpId>,
-    /// When the store let somebody else mount.
+    /// The time at which the store let another client mount.
     pub superseded: Option<Instant>,
 }
 
@@ -138,9 +138,9 @@ pub struct World {
     pub disks: BTreeMap<SsdId, Disk>,
     pub targets: Vec<Target>,
     pub store: ModelStore,
-    /// One store call in so many fails; 0: none.
+    /// One of this number of store calls fails; 0: none.
     pub store_odds: u32,
-    /// One IO in so many is on its way for long; 0: none.
+    /// One of this number of IOs is on its way for long; 0: none.
     pub stray_odds: u32,
     pub clients: Vec<Client>,
     /// Reads of each class, and writes of each.
@@ -154,7 +154,7 @@ pub struct World {
 }
 
 impl World {
-    /// A rack of targets, each with SSDs of so many mega blobs, and one volume.
+    /// A rack of targets, each with SSDs of `megas` mega blobs, and one volume.
     pub fn new(seed: u64, targets: u32, ssds_each: u32, megas: u64) -> World {
         let mut world = World {
             now: Instant(1),
@@ -304,7 +304,7 @@ impl World {
             Event::IoEnd { client, id, epoch, result } => {
                 let this = &mut self.clients[client];
                 if this.ios.remove(&id) {
-                    // What comes over a connection that is gone does not come.
+                    // Nothing arrives over a connection that is gone.
                     let is_old = this.epochs.values().all(|current| *current != epoch);
                     let result = if is_old { Err(IoFault::Unreachable) } else { result };
                     if let Some(volume) = &mut this.volume {
@@ -403,7 +403,7 @@ impl World {
             match action {
                 Action::Ssds(_) => {
                     self.clients[client].knows_ssds = true;
-                    // What it knew it is connected with already.
+                    // It is connected already with the SSDs that it knew.
                     let is_new = |ssd: &SsdId| !self.clients[client].epochs.contains_key(ssd);
                     let new: Vec<SsdId> = self.disks.keys().copied().filter(is_new).collect();
                     for ssd in new {
@@ -455,7 +455,7 @@ impl World {
         }
     }
 
-    /// Nobody acknowledges a change after somebody else was let in.
+    /// No client acknowledges a change after another one was let in.
     fn check_fencing(&self, client: ClientId, op: OpId, outcome: &Outcome) {
         let this = &self.clients[client];
         let promises =
@@ -477,7 +477,7 @@ impl World {
         }
     }
 
-    /// The client's process is gone. What it has sent may still arrive.
+    /// The client's process is gone. Its messages may still arrive.
     pub fn kill(&mut self, client: ClientId) {
         self.clients[client].volume = None;
         self.clients[client].ios.clear();

@@ -26,12 +26,12 @@ pub enum Change {
     Link(String, String),
 }
 
-/// How long a file may be.
+/// The possible lengths of a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Length {
     pub flushed: u64,
     pub synced: u64,
-    /// What the application has appended.
+    /// Bytes that the application has appended.
     pub appended: u64,
     /// The longest that it ever was.
     pub longest: u64,
@@ -42,9 +42,9 @@ pub struct Oracle {
     /// Names at the last time when all was checked.
     base: BTreeMap<String, u64>,
     changes: Vec<Change>,
-    /// So many changes were acknowledged.
+    /// Number of changes that were acknowledged.
     acknowledged: usize,
-    /// So many survive a power loss.
+    /// Number of changes that survive a power loss.
     durable: usize,
     pub lengths: BTreeMap<u64, Length>,
 }
@@ -65,7 +65,7 @@ fn apply(names: &mut BTreeMap<String, u64>, change: &Change) {
 }
 
 impl Oracle {
-    /// The names after so many changes.
+    /// The names after this number of changes.
     fn after(&self, count: usize) -> BTreeMap<String, u64> {
         let mut names = self.base.clone();
         self.changes[..count].iter().for_each(|change| apply(&mut names, change));
@@ -89,18 +89,18 @@ impl Oracle {
         self.acknowledged = self.changes.len();
     }
 
-    /// So many changes come before what is synced now.
+    /// Number of changes before a sync of names now.
     pub fn mark(&self) -> usize {
         self.acknowledged
     }
 
-    /// So many changes come before the file was there: a sync of the file makes these durable.
+    /// Number of changes until the file was there: a sync of the file makes these durable.
     pub fn mark_of(&self, key: u64) -> usize {
         let made = |change: &Change| matches!(change, Change::Create(_, of) if *of == key);
         self.changes.iter().position(made).map_or(0, |position| position + 1)
     }
 
-    /// What came before a mark survives power losses.
+    /// The changes before a mark survive power losses.
     pub fn is_durable(&mut self, mark: usize) {
         self.durable = self.durable.max(mark);
     }
@@ -164,7 +164,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// This is what is there now, and it is durable.
+    /// These files are there now, and durable.
     pub fn rebase(&mut self, names: BTreeMap<String, u64>, found: &BTreeMap<String, (u64, Vec<u8>)>) {
         self.changes.clear();
         (self.acknowledged, self.durable) = (0, 0);

@@ -6,7 +6,7 @@ use blob::{Class, Fault, OpId, Outcome, Request};
 use rand::Rng;
 use std::collections::BTreeMap;
 
-/// What the running operation was.
+/// The running operation.
 #[derive(Clone, Debug)]
 enum Doing {
     MakeDir,

@@ -1,0 +1,26 @@
+//! Writing: from appended bytes to blocks on two SSDs.
+//!
+//! Full blocks go out in units as soon as a unit is full. *Flush* sends the rest: the last block goes out as it is, and
+//! once more when there is more in it. So a crash of the client loses nothing that was flushed. *Sync* ends the last block,
+//! so that nothing that is durable is ever written again, and makes the SSDs flush. It needs no write of metadata when the
+//! micro blob was recorded before, which is done ahead of time for files that are flushed or synced in small pieces. A single unit
+//! that is synced, or flushed where a sync followed the last time, is written durably: then nothing is left to flush.
+//!
+//! Writes of a file that is flushed or synced after each few bytes, as logs are, are urgent: a caller waits for them. The units of other files
+//! are background, so that a log does not wait behind tables at the SSDs of a switch.
+//!
+//! Elsewhere: buffers and units of a file are in `files`, its two copies in `copies`.
+//!
+//! Holds: `tests/worlds.rs`; `tests/files.rs` counts the writes and flushes of a sync.
+
+mod append;
+mod extend;
+mod layouts;
+mod send;
+mod sync;
+
+pub(crate) use append::Appender;
+pub(crate) use extend::Extents;
+pub(crate) use layouts::Layouts;
+pub(crate) use send::Sender;
+pub(crate) use sync::Syncer;
