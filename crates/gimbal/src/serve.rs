@@ -218,7 +218,7 @@ fn serve(
     }
     notify(State::Stopping);
     let limit = Duration::from_nanos(server.config().limits.drain_timeout.get());
-    info!(?limit, "stopping: outstanding commands are answered; a second signal stops at once");
+    info!(?limit, "stopping: outstanding commands are answered");
     // First of all: no new volume is to choose these SSDs.
     registration.stop();
     Ok(match server.shutdown(limit) {
@@ -244,7 +244,10 @@ fn obey(mut signals: Signals, requester: &Requester, target: &Remote, log: &LogW
             }
             _ => Request::Stop,
         };
-        stops |= request == Request::Stop;
+        if request == Request::Stop {
+            stops = true;
+            info!("a signal to stop has come; a second one stops at once");
+        }
         if let Err(Pointless(why)) = requester.ask(request) {
             info!("SIGHUP is ignored: {why}");
         }

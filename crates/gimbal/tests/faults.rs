@@ -131,3 +131,24 @@ fn a_stop_does_not_wait_for_a_hanging_device_and_exits_with_status_1() {
     assert_eq!(log.saying("the target is stopped before everything was answered").len(), 1);
     assert!(stuck.wait().result.is_err());
 }
+
+/// A reload waits for a read that never ends; the second signal to stop does not wait with it.
+#[test]
+fn a_second_signal_stops_a_target_whose_reload_waits_for_a_device() {
+    let (mut target, mut log) = serving("reload", &["kind = \"hang\""]);
+    let controller = connect(target.address());
+    let _never = read(&controller, STRUCK);
+    log.await_line("hangs");
+    let file = config("reload", &["kind = \"hang\""]);
+    let text = std::fs::read_to_string(&file).expect("just written");
+    std::fs::write(&file, text.replace("nsid = 1", "nsid = 2")).expect("as above");
+    target.signal("-HUP");
+    log.await_line("reloading the configuration");
+    target.signal("-TERM");
+    log.await_line("a signal to stop has come");
+    target.signal("-TERM");
+    assert!(!target.wait().success(), "a command was not answered");
+    log.await_end();
+    assert_eq!(log.saying("the target was stopped at once while it was changed").len(), 1);
+    assert!(log.saying("the configuration was reloaded").is_empty());
+}

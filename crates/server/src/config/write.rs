@@ -15,7 +15,7 @@ use toml::{Table, Value};
 pub struct NotWritable(PathBuf);
 
 impl Config {
-    /// The text of a file with this configuration.
+    /// The text of a file with this configuration. Numbers beyond the integers of TOML, which no file can have, become the largest of these.
     ///
     /// # Errors
     /// If it has a path that is not UTF-8.

@@ -61,6 +61,9 @@ pub enum ReloadError {
         /// What needs the blocks.
         needed_by: String,
     },
+    /// The target was stopped at once ([`Remote::stop`](super::Remote::stop)) meanwhile: nothing is served any more.
+    #[error("the target was stopped at once while it was changed")]
+    Stopped,
     /// Everything has changed, except that listening on an address has failed.
     #[error("{0}")]
     Listen(StartError),
@@ -102,6 +105,10 @@ impl ServerHandle {
             .map_err(|what| ReloadError::Stuck { what, waited: limit })?;
         self.wipes.await_needed(&config, limit, deadline)?;
         self.retire_devices(&config, deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
+        // Threads that were stopped have no IOs, too.
+        if self.remote.is_stopped() {
+            return Err(ReloadError::Stopped);
+        }
         let listening = provisioning.commit(&mut self.topology, &config);
         // The acceptor passes shares on to the pipelines.
         self.topology.await_acceptor();

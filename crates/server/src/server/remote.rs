@@ -25,6 +25,7 @@ struct Running {
     /// In the order of the configuration; after these, those that it no longer has.
     ssds: Vec<RunningSsd>,
     others: Vec<Mailbox<ToConnections>>,
+    is_stopped: bool,
 }
 
 struct RunningSsd {
@@ -40,7 +41,7 @@ impl Remote {
     pub(super) fn new(topology: &Topology) -> Remote {
         let others = topology.others.iter().map(|other| other.thread.mailbox.clone()).collect();
         let acceptor = topology.acceptor.mailbox.clone();
-        Remote(Arc::new(Mutex::new(Running { acceptor, ssds: Vec::new(), others })))
+        Remote(Arc::new(Mutex::new(Running { acceptor, ssds: Vec::new(), others, is_stopped: false })))
     }
 
     /// Other SSDs run now.
@@ -84,10 +85,16 @@ impl Remote {
 
     /// Stops the target at once: commands may stay unanswered.
     pub fn stop(&self) {
-        let running = self.lock();
+        let mut running = self.lock();
+        running.is_stopped = true;
         running.acceptor.tell(ToAcceptor::Stop);
         running.ssds.iter().for_each(|ssd| ssd.mailbox.tell(ToPipeline::Stop));
         running.others.iter().for_each(|other| other.tell(ToConnections::Stop));
+    }
+
+    /// Whether the target was stopped at once.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.lock().is_stopped
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {
