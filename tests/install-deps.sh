@@ -23,6 +23,8 @@ needed=(
 	"valgrind               valgrind"
 	"chrt                   util-linux"
 	"etcd                   etcd-server"
+	"openssl                openssl"
+	"nvme                   nvme-cli"
 	"pkg-config             pkg-config"
 	"/usr/include/rocksdb/db.h librocksdb-dev"
 	"db_bench               rocksdb-tools"

@@ -13,6 +13,7 @@ mod config;
 mod control;
 mod demo;
 mod interrupt;
+mod key;
 mod lab;
 mod log_writer;
 mod loopback;
@@ -66,6 +67,8 @@ enum Command {
     Targets(targets::Args),
     /// Check a configuration file of the target
     Config(config::Args),
+    /// Make, show and check the keys by which hosts and controllers prove who they are
+    Key(key::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
 }
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Command::Volume(args) => volume::run(args),
         Command::Targets(args) => targets::run(args),
         Command::Config(args) => config::run(args),
+        Command::Key(args) => key::run(args),
         Command::Completions(args) => completions::run(args),
     };
     match outcome {

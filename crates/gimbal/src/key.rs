@@ -1,0 +1,247 @@
+//! `gimbal key`: makes, shows and checks the keys by which hosts and controllers prove who they are.
+//!
+//! A key is in a file of its own, which its owner alone can read. It is never an argument of a command, and never printed unless the file
+//! that is asked for is standard output.
+//!
+//! Holds: a key that this command makes is a valid key for nvme-cli, files are made with mode 0600 and never replaced, and no message
+//!        contains a key (`tests/key.rs`).
+//! Elsewhere: the formats are in the crate `auth`.
+
+use crate::output;
+use anyhow::{Context, Result, bail};
+use auth::{DhKey, Hash, Secret, TlsKey};
+use clap::{Subcommand, ValueEnum};
+use serde_json::json;
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use zeroize::Zeroizing;
+
+/// The largest file that is read as a key, in bytes.
+const FILE_MAX: u64 = 4096;
+/// Permissions of a file that its owner alone can read.
+const OWNER_ONLY: u32 = 0o600;
+/// Permissions of others.
+const OTHERS: u32 = 0o077;
+
+/// Arguments of `gimbal key`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: KeyCommand,
+}
+
+#[derive(Subcommand)]
+enum KeyCommand {
+    /// Make a key and write it to a new file, which its owner alone can read
+    Gen {
+        /// The use of the key
+        #[arg(long, value_enum, default_value = "dhchap")]
+        kind: Kind,
+        /// Hash that transforms the key; `none`: it is used as it is
+        #[arg(long, value_enum, default_value = "sha256")]
+        hash: HashName,
+        /// Length in bytes, with `--hash none`: 32, 48 or 64 (TLS: 32 or 48)
+        #[arg(long, value_name = "BYTES")]
+        length: Option<usize>,
+        /// The new file; `-` is standard output
+        file: PathBuf,
+    },
+    /// Show the kind, the hash and the fingerprint of keys; never the key
+    Show {
+        /// Files with one key each; `-` is standard input
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Print one JSON object per key
+        #[arg(long)]
+        json: bool,
+    },
+    /// Report every problem of keys and of the permissions of their files
+    Check {
+        /// Files with one key each; `-` is standard input
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// The use of a key.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// DH-HMAC-CHAP
+    Dhchap,
+    /// TLS
+    Tls,
+}
+
+/// A hash, or none.
+#[derive(Clone, Copy, ValueEnum)]
+enum HashName {
+    None,
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+impl HashName {
+    fn hash(self) -> Option<Hash> {
+        match self {
+            HashName::None => None,
+            HashName::Sha256 => Some(Hash::Sha256),
+            HashName::Sha384 => Some(Hash::Sha384),
+            HashName::Sha512 => Some(Hash::Sha512),
+        }
+    }
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        KeyCommand::Gen { kind, hash, length, file } => generate(kind, hash.hash(), length, &file),
+        KeyCommand::Show { files, json } => each(&files, |file| {
+            let key = Key::read(file)?;
+            output::line(if json { key.object(file).to_string() } else { key.line(file) })
+        }),
+        KeyCommand::Check { files } => each(&files, |file| {
+            let key = Key::read(file)?;
+            if let Some(warning) = open_to_others(file)? {
+                bail!("{}: {warning}", file.display());
+            }
+            output::line(format_args!("{}: a valid key for {}", file.display(), key.purpose()))
+        }),
+    }
+}
+
+/// Does the same for each file, and reports all that fail.
+fn each(files: &[PathBuf], work: impl Fn(&Path) -> Result<()>) -> Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    for file in files {
+        if let Err(error) = work(file) {
+            output::note(format_args!("{error:#}"));
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(code)
+}
+
+fn generate(kind: Kind, hash: Option<Hash>, length: Option<usize>, file: &Path) -> Result<ExitCode> {
+    let length = match (hash, length) {
+        (Some(hash), Some(length)) if length != hash.length() => {
+            bail!("--length {length}: a key with {hash} has {} bytes; leave --length out", hash.length())
+        }
+        (Some(hash), _) => hash.length(),
+        (None, length) => length.unwrap_or(Hash::Sha256.length()),
+    };
+    let lengths: &[usize] = if kind == Kind::Tls { &[32, 48] } else { &[32, 48, 64] };
+    if kind == Kind::Tls && hash == Some(Hash::Sha512) {
+        bail!("--hash sha512: keys for TLS have sha256 or sha384");
+    }
+    if !lengths.contains(&length) {
+        bail!("--length {length}: write one of {lengths:?}");
+    }
+    let mut bytes = vec![0; length];
+    getrandom::fill(&mut bytes).context("the system gives no random bytes")?;
+    let secret = Secret::new(bytes);
+    let text = match kind {
+        Kind::Dhchap => DhKey::new(hash, secret)?.to_text(),
+        Kind::Tls => TlsKey::new(hash, secret)?.to_text(),
+    };
+    let line = Zeroizing::new(format!("{}\n", &*text));
+    if output::is_stdout(file) {
+        output::print(&line)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let opened = OpenOptions::new().write(true).create_new(true).mode(OWNER_ONLY).open(file);
+    let mut new = match opened {
+        Ok(new) => new,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
+            "{}: there is something of this name, and a key is never replaced; choose another name",
+            file.display()
+        ),
+        Err(error) => return Err(error).with_context(|| format!("{}: cannot be made", file.display())),
+    };
+    if let Err(error) = new.write_all(line.as_bytes()).and_then(|()| new.sync_all()) {
+        // Half a key helps nobody.
+        let _ = std::fs::remove_file(file);
+        return Err(error).with_context(|| format!("{}: cannot be written", file.display()));
+    }
+    output::note(Key::parse(&text).context("the key that was just made")?.line(file));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A key of either kind.
+enum Key {
+    Dhchap(DhKey),
+    Tls(TlsKey),
+}
+
+impl Key {
+    /// The key in a file.
+    fn read(file: &Path) -> Result<Key> {
+        let bytes = Zeroizing::new(
+            match output::is_stdout(file) {
+                true => read_stdin(),
+                false => files::read(file, FILE_MAX),
+            }
+            .with_context(|| format!("{}: cannot be read", file.display()))?,
+        );
+        let text = std::str::from_utf8(&bytes);
+        let text = text.map_err(|_| anyhow::anyhow!("{}: this is no text", file.display()))?;
+        Key::parse(text).with_context(|| file.display().to_string())
+    }
+
+    fn parse(text: &str) -> Result<Key> {
+        match TlsKey::parse(text) {
+            Ok(key) => Ok(Key::Tls(key)),
+            Err(error) if text.trim_start().starts_with("NVMeTLSkey-1:") => Err(error.into()),
+            Err(_) => Ok(Key::Dhchap(DhKey::parse(text)?)),
+        }
+    }
+
+    fn purpose(&self) -> &'static str {
+        match self {
+            Key::Dhchap(_) => "DH-HMAC-CHAP",
+            Key::Tls(_) => "TLS",
+        }
+    }
+
+    fn parts(&self) -> (Option<Hash>, &Secret) {
+        match self {
+            Key::Dhchap(DhKey { hash, secret }) | Key::Tls(TlsKey { hash, secret }) => (*hash, secret),
+        }
+    }
+
+    fn line(&self, file: &Path) -> String {
+        let (hash, secret) = self.parts();
+        let hash = hash.map_or("no hash", Hash::name);
+        let (file, purpose, length) = (file.display(), self.purpose(), secret.expose().len());
+        format!("{file}: {purpose}, {hash}, {length} bytes, fingerprint {}", secret.fingerprint())
+    }
+
+    fn object(&self, file: &Path) -> serde_json::Value {
+        let (hash, secret) = self.parts();
+        json!({
+            "file": file.display().to_string(),
+            "kind": match self { Key::Dhchap(_) => "dhchap", Key::Tls(_) => "tls" },
+            "hash": hash.map(Hash::name),
+            "bytes": secret.expose().len(),
+            "fingerprint": secret.fingerprint(),
+        })
+    }
+}
+
+fn read_stdin() -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::stdin().take(FILE_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What is wrong with the permissions of a file with a key.
+fn open_to_others(file: &Path) -> Result<Option<String>> {
+    if output::is_stdout(file) {
+        return Ok(None);
+    }
+    let mode = std::fs::metadata(file).with_context(|| file.display().to_string())?.mode();
+    let advice = || format!("others can read or change it (mode {:o}); run chmod 600 on it", mode & 0o777);
+    Ok((mode & OTHERS != 0).then(advice))
+}
