@@ -7,13 +7,15 @@
 //! falls, what was held goes on, a session is over), so these steps are methods of it, each in the file of its idea. What a part keeps for
 //! itself is changed by methods of the part alone.
 //!
+//! Two fused commands (Compare and Write) are one IO: the transport has found them, the subsystem checks them, the switch does them as one.
+//! The write is its command, the compare stands with it as a second command to answer ([`FirstHalf`]).
+//!
 //! Holds: a read is given to the scheduler only with a permit for its data (`tests/bounds.rs`); nothing here knows how far the end of the
-//!        pipeline has come.
-//! Elsewhere: what comes from connections is `arrivals`, the end of a session `closing`, taking back `withdraw`.
+//!        pipeline has come; both of two fused commands are answered, once each, whatever becomes of the IO (`tests/fused.rs`).
+//! Elsewhere: what comes from connections is `arrivals`, the end of a session `closing`, taking back `abort`.
 
 use super::abort::Aborts;
 use super::fence::Fences;
-use super::fused::FirstHalf;
 use super::homes::Homes;
 use super::host_io::{DeviceErrors, HostIo, Statuses};
 use super::message::QueueRequest;
@@ -35,7 +37,7 @@ use crate::transport::Connection;
 use nvme::buffer::Buffer;
 use nvme::spec::opcode::admin;
 use nvme::spec::{Cqe, Sqe, Status};
-use nvme::subsystem::{Action, IoCommand};
+use nvme::subsystem::{Action, FusedAction, IoCommand};
 use std::sync::Arc;
 use units::Instant;
 
@@ -59,6 +61,15 @@ pub(super) struct Commands {
     pub(super) aborts: Aborts,
     pub(super) device_errors: DeviceErrors,
     pub(super) log_throttle: LogThrottle,
+}
+
+/// The first of two fused commands.
+pub(super) struct FirstHalf {
+    pub(super) cid: u16,
+    /// The right to hold its data.
+    pub(super) permit: Permit,
+    /// What it is told if the IO is taken back, if not the same as the second.
+    pub(super) if_withdrawn: Option<Status>,
 }
 
 impl Commands {
@@ -167,6 +178,42 @@ impl Commands {
             Action::Storing => {}
         }
         self.wires.give_back(route.thread, payload);
+    }
+
+    /// Two fused commands have come, with their data.
+    pub(super) fn on_fused(&mut self, now: Instant, key: Key, halves: [(Sqe, Option<Payload>); 2]) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let route = session.route();
+        let home = self.homes.get_mut(session.subsystem).filter(|_| route.wire.is_open());
+        let Some(home) = home else {
+            return halves.into_iter().for_each(|(_, data)| self.wires.give_back(route.thread, data));
+        };
+        let [(first, compared), (second, written)] = halves;
+        let data = [&compared, &written].map(|payload| payload.as_ref().map(Buffer::bytes));
+        match home.subsystem.on_fused_commands(queue_of(key), [&first, &second], data) {
+            FusedAction::Reply(cqes) => {
+                cqes.into_iter().for_each(|cqe| self.wires.send(route, cqe));
+                self.wires.give_back(route.thread, compared);
+                self.wires.give_back(route.thread, written);
+            }
+            FusedAction::Io(command) => {
+                let pooled = |payload: Option<Payload>| payload.and_then(Payload::into_pooled);
+                let (expected, permit_of_first) = pooled(compared).expect("a checked compare has its data");
+                let (written, permit) = pooled(written).expect("a checked write has its data");
+                let placement = home.placement(command.nsid);
+                let work = |command: &IoCommand| placement.compare_and_write(command, [expected, written]);
+                let first = FirstHalf { cid: first.cid(), permit: permit_of_first, if_withdrawn: None };
+                let device = placement.device;
+                self.start(
+                    now,
+                    key,
+                    second.cid(),
+                    (command, Some(permit)),
+                    (device, work),
+                    Some(Box::new(first)),
+                );
+            }
+        }
     }
 
     /// The acceptor has granted IO queues to the controller of an admin queue.
