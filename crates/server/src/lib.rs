@@ -30,6 +30,7 @@ mod device;
 mod eviction;
 mod handshake;
 mod histogram;
+mod home;
 mod identity;
 mod intrusive_list;
 mod log_lines;

@@ -48,7 +48,6 @@ mod learning;
 pub(crate) mod message;
 mod objectives;
 mod orphans;
-pub(crate) mod placement;
 mod port;
 mod reads;
 mod reservations;
@@ -60,7 +59,7 @@ mod turn;
 pub(crate) mod wipe;
 mod wires;
 
-pub(crate) use homes::Home;
+pub(crate) use crate::home::{Home, placement};
 pub(crate) use port::Peers;
 #[cfg(test)]
 pub(crate) use port::Window;
