@@ -33,6 +33,7 @@ mod histogram;
 mod home;
 mod identity;
 mod intrusive_list;
+mod judge;
 mod log_lines;
 mod log_throttle;
 mod mailbox;
