@@ -109,19 +109,19 @@ impl Commands {
     /// The host of `admin` gives up the command `cid` of `queue`.
     pub(super) fn abort(&mut self, now: Instant, admin: Key, queue: Key, cid: u16, cqe: Cqe) {
         let Some(session) = self.sessions.get(queue) else { return self.answer_abort(admin, cqe, false) };
-        match (session.wire, session.thread) {
-            (Wire::Here(connection), _) => {
+        match session.wire {
+            Wire::Here(connection) => {
                 let cancel = self.wires.here.cancel(connection, cid, Status::ABORT_REQUESTED);
                 self.on_cancel(now, (admin, queue, cid, cqe), cancel);
             }
-            (Wire::Opening, Some(thread)) => {
+            Wire::Opening { thread } => {
                 if self.has_too_many(admin) {
                     return self.answer_abort(admin, too_many(cqe), true);
                 }
                 self.count_abort(admin);
                 self.aborts.of_openings.push(Cancelling { thread, admin, queue, cid, cqe });
             }
-            (Wire::There(connection), Some(thread)) => {
+            Wire::There { thread, connection } => {
                 if self.has_too_many(admin) {
                     return self.answer_abort(admin, too_many(cqe), true);
                 }
@@ -133,8 +133,10 @@ impl Commands {
                     self.on_cancelled(now, ticket, Cancel::Unknown);
                 }
             }
-            // Its commands have been taken back, or none has come yet.
-            _ => self.answer_abort(admin, cqe, false),
+            // Its commands have been taken back.
+            Wire::Unwanted { .. } | Wire::Closing { .. } | Wire::Gone { .. } => {
+                self.answer_abort(admin, cqe, false)
+            }
         }
     }
 

@@ -69,14 +69,17 @@ impl Commands {
 
     fn on_opened(&mut self, now: Instant, key: Key, connection: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(thread) = session.thread else { return };
-        if session.wire == Wire::Unwanted {
-            session.wire = Wire::Closing;
-            self.wires.tell(thread, ToConnections::Close { connection });
-        } else {
-            session.wire = Wire::There(connection);
-            // It may have changed meanwhile.
-            self.wires.set_credits(session.route(), session.credits);
+        match session.wire {
+            Wire::Unwanted { thread } => {
+                session.wire = Wire::Closing { thread };
+                self.wires.tell(thread, ToConnections::Close { connection });
+            }
+            Wire::Opening { thread } => {
+                session.wire = Wire::There { thread, connection };
+                // It may have changed meanwhile.
+                self.wires.set_credits(session.wire, session.credits);
+            }
+            wire => unreachable!("a thread opens a connection once, not when it is {wire:?}"),
         }
         self.on_opening_over(now, key);
     }

@@ -99,7 +99,7 @@ use tracing::debug;
 use turn::Turns;
 use units::Instant;
 use wipe::Wipes;
-use wires::{Wire, Wires};
+use wires::Wires;
 
 /// What a pipeline is made of.
 pub(crate) struct Parts {
@@ -250,7 +250,7 @@ impl Pipeline {
             extra_reads: switch.extra_reads(),
             turns: self.turns.stats(),
             auxiliary: switch.auxiliary(),
-            connections: sessions.iter().filter(|session| session.wire != Wire::Gone).count(),
+            connections: sessions.iter().filter(|session| !session.wire.is_gone()).count(),
             tenants: self.tenants.stats(policy),
             memory: wires.here.memory() + reads.lent(),
         }

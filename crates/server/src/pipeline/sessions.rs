@@ -16,7 +16,7 @@
 
 use super::admission::Admission;
 use super::reads::Lent;
-use super::wires::{Route, Wire};
+use super::wires::Wire;
 use crate::account::{Account, ConnectionAccount, Permit};
 use crate::connections::load::Burden;
 use crate::intrusive_list::{Links, List};
@@ -33,8 +33,6 @@ use units::TenantId;
 pub(super) struct Session {
     /// The connection.
     pub(super) wire: Wire,
-    /// Which thread carries it, or did, if not this one.
-    pub(super) thread: Option<usize>,
     /// What is read for it, and what it is told by controllers, is charged to this.
     pub(super) account: Arc<ConnectionAccount>,
     /// Commands that wait until they may be answered.
@@ -74,8 +72,7 @@ impl Session {
         account: Arc<ConnectionAccount>,
     ) -> Session {
         Session {
-            wire: Wire::Gone,
-            thread: None,
+            wire: Wire::NONE,
             account,
             backlog: Backlog::default(),
             peer,
@@ -98,12 +95,6 @@ impl Session {
     /// The controller whose queue it is: its subsystem's slot, and its identifier.
     pub(super) fn controller(&self) -> (usize, u16) {
         (self.subsystem, self.controller_id)
-    }
-
-    /// The way of its answers.
-    #[inline]
-    pub(super) fn route(&self) -> Route {
-        Route { wire: self.wire, thread: self.thread }
     }
 
     /// The right to hold so many bytes that are going to be read for it.
@@ -235,19 +226,19 @@ impl Sessions {
     }
 
     /// Completions on all queues of the controller of `key` carry credits from now on, or no longer. Each of them is told.
-    pub(super) fn set_credits(&mut self, key: Key, is_enabled: bool, mut tell: impl FnMut(Route)) {
+    pub(super) fn set_credits(&mut self, key: Key, is_enabled: bool, mut tell: impl FnMut(Wire)) {
         let Some(session) = self.table.get(key) else { return };
         let controller = (session.subsystem, session.controller_id);
         for queue in self.queues_of.get(&controller).into_iter().flatten() {
             let Some(session) = self.table.get_mut(*queue) else { continue };
             session.credits = is_enabled;
-            tell(session.route());
+            tell(session.wire);
         }
     }
 
     /// Takes out a session whose connection and IOs have gone.
     pub(super) fn remove_if_done(&mut self, key: Key) -> Option<Session> {
-        self.table.get(key).filter(|session| session.wire == Wire::Gone && session.ios == 0)?;
+        self.table.get(key).filter(|session| session.wire.is_gone() && session.ios == 0)?;
         let session = self.table.remove(key)?;
         if let Entry::Occupied(mut queues) = self.queues_of.entry((session.subsystem, session.controller_id))
         {
