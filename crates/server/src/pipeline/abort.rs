@@ -134,7 +134,7 @@ impl Commands {
                 }
             }
             // Its commands have been taken back.
-            Wire::Unwanted { .. } | Wire::Closing { .. } | Wire::Gone { .. } => {
+            Wire::CloseWhenOpen { .. } | Wire::Closing { .. } | Wire::Gone { .. } => {
                 self.answer_abort(admin, cqe, false)
             }
         }

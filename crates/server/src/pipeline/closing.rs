@@ -98,7 +98,7 @@ impl Commands {
         let session = self.sessions.get_mut(key).expect("found above");
         session.wire = wire;
         if wire.is_gone() {
-            session.lent.close();
+            session.read_permits.close();
         }
         self.leave(now, key);
     }
@@ -108,7 +108,7 @@ impl Commands {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let was_open = session.wire.is_open();
         session.wire = Wire::Gone { thread: session.wire.thread() };
-        session.lent.close();
+        session.read_permits.close();
         self.on_opening_over(now, key);
         if was_open {
             self.log_ending(now, key, &ending);

@@ -337,7 +337,7 @@ impl Commands {
             && wire.is_open()
             && let Some(permit) = permit.take()
         {
-            session.lent.lend(permit);
+            session.read_permits.lend(permit);
         }
         let has_waiting = session.has_waiting();
         let host = (session.tenant, session.subsystem, nsid);

@@ -138,7 +138,7 @@ pub(crate) enum Origin {
     /// Another pipeline, which knows the IO by that key.
     Remote { from: usize, io: Key },
     /// The flush at the end.
-    House,
+    Target,
     /// A part of what is erased for the target: the key of its `Wipe`.
     Wipe(Key),
 }

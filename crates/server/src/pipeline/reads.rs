@@ -2,7 +2,7 @@
 //!
 //! The right to hold it is a permit (`account`), which comes back when it is dropped. [`ReadMemory`] notes that some came back, so that
 //! those who wait are served once a turn, and not for every buffer. Data that was read is on its way to the host in buffers that the
-//! connection has, and the session keeps the permits for them ([`Lent`]):
+//! connection has, and the session keeps the permits for them ([`ReadPermits`]):
 //!
 //! ```text
 //!   read done ─ lend(permit) ─► lent ─ buffers were sent: return_bytes ─► returned ─┬─ take: the next reads of this turn
@@ -112,14 +112,14 @@ impl ReadMemory {
 
 /// The permits of a session for data that its connection has.
 #[derive(Default)]
-pub(super) struct Lent {
+pub(super) struct ReadPermits {
     /// For all that is lent, and for what has come back in this turn.
     permit: Option<Permit>,
     /// Bytes that have come back in this turn.
     returned: u64,
 }
 
-impl Lent {
+impl ReadPermits {
     /// Data goes to the connection.
     #[inline]
     pub(super) fn lend(&mut self, permit: Permit) {
@@ -129,7 +129,7 @@ impl Lent {
         }
     }
 
-    /// Buffers of so many bytes are back. Answers whether these are the first of this turn: then [`Lent::settle`] has to follow.
+    /// Buffers of so many bytes are back. Answers whether these are the first of this turn: then [`ReadPermits::settle`] has to follow.
     pub(super) fn return_bytes(&mut self, bytes: u64) -> bool {
         // The connection may have been closed meanwhile, which gave all of it back.
         let bytes = if self.permit.is_some() { bytes } else { 0 };
@@ -155,7 +155,7 @@ impl Lent {
 
     /// The connection is closed: nothing is lent to it.
     pub(super) fn close(&mut self) {
-        *self = Lent::default();
+        *self = ReadPermits::default();
     }
 }
 
@@ -174,22 +174,22 @@ mod tests {
         let account = ConnectionAccount::new(Bytes::mib(1), HostAccount::new(None), payer);
         let read = || account.take(Account::Read, 4096).expect("there is room");
         let held = || accounts.held(Account::Read);
-        let mut lent = Lent::default();
-        assert!(lent.take(4096).is_none(), "nothing was lent");
-        (0..3).for_each(|_| lent.lend(read()));
-        assert!(lent.take(4096).is_none(), "nothing has come back");
-        assert!(lent.return_bytes(4096) && !lent.return_bytes(4096));
-        assert!(lent.take(16384).is_none(), "less has come back");
-        let again = lent.take(4096).expect("so much has come back");
+        let mut permits = ReadPermits::default();
+        assert!(permits.take(4096).is_none(), "nothing was lent");
+        (0..3).for_each(|_| permits.lend(read()));
+        assert!(permits.take(4096).is_none(), "nothing has come back");
+        assert!(permits.return_bytes(4096) && !permits.return_bytes(4096));
+        assert!(permits.take(16384).is_none(), "less has come back");
+        let again = permits.take(4096).expect("so much has come back");
         assert_eq!(held(), 3 * 4096);
-        lent.settle();
+        permits.settle();
         assert_eq!(held(), 2 * 4096, "one is lent, one is read");
-        lent.lend(again);
-        lent.close();
+        permits.lend(again);
+        permits.close();
         assert_eq!(held(), 0);
-        assert!(!lent.return_bytes(4096), "of the connection that was closed");
-        assert!(lent.take(4096).is_none());
-        lent.settle();
+        assert!(!permits.return_bytes(4096), "of the connection that was closed");
+        assert!(permits.take(4096).is_none());
+        permits.settle();
         assert_eq!(held(), 0);
     }
 }

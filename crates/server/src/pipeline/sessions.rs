@@ -15,7 +15,7 @@
 //! Elsewhere: how a session begins is `handover`, how it ends `closing`; who waits for a lane, and for what, is `fence`.
 
 use super::admission::Admission;
-use super::reads::Lent;
+use super::reads::ReadPermits;
 use super::wires::Wire;
 use crate::account::{Account, ConnectionAccount, Permit};
 use crate::connections::load::Burden;
@@ -57,7 +57,7 @@ pub(super) struct Session {
     /// Whether it is in the list of those whose reads wait for memory.
     pub(super) waits_for_memory: bool,
     /// What was read and is with the connection.
-    pub(super) lent: Lent,
+    pub(super) read_permits: ReadPermits,
     /// Aborts from it that wait for word of another thread.
     pub(super) aborts: usize,
     /// What it adds to the loads of threads.
@@ -86,7 +86,7 @@ impl Session {
             lanes: Lanes::default(),
             waiting: List::default(),
             waits_for_memory: false,
-            lent: Lent::default(),
+            read_permits: ReadPermits::default(),
             aborts: 0,
             burdens: Vec::new(),
         }
@@ -100,7 +100,7 @@ impl Session {
     /// The right to hold so many bytes that are going to be read for it.
     #[inline]
     pub(super) fn permit_read(&mut self, size: u64) -> Option<Permit> {
-        self.lent.take(size).or_else(|| self.account.take(Account::Read, size))
+        self.read_permits.take(size).or_else(|| self.account.take(Account::Read, size))
     }
 
     /// Whether reads of it wait for memory.

@@ -183,7 +183,7 @@ impl Pipeline {
             ToPipeline::Batch(messages) => {
                 messages.into_iter().for_each(|message| self.on_message(now, message));
             }
-            ToPipeline::News(news) => commands.on_news(now, news),
+            ToPipeline::Event(event) => commands.on_connection_event(now, event),
             ToPipeline::Tenant(announcement) => self.on_tenant(now, announcement),
             ToPipeline::Connection(handover) => self.on_handover(now, *handover),
             ToPipeline::Remote(io) => commands.port.on_remote_io(now, io, &mut commands.switch),
@@ -246,7 +246,7 @@ impl Pipeline {
         match slot.owner {
             Origin::Local(_) => unreachable!("it would have been answered"),
             Origin::Remote { from, io } => commands.port.answer(from, io, slot),
-            Origin::House => self.on_flushed(slot.take_result()),
+            Origin::Target => self.on_flushed(slot.take_result()),
             Origin::Wipe(wipe) => {
                 let goes_on = self.phase == Phase::Running;
                 self.wipes.on_part(now, &mut commands.switch, (wipe, slot.take_result()), goes_on);

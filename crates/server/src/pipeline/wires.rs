@@ -28,7 +28,7 @@ pub(super) enum Wire {
     /// On its way to another thread, which then sends its name there.
     Opening { thread: usize },
     /// As before, and closed meanwhile.
-    Unwanted { thread: usize },
+    CloseWhenOpen { thread: usize },
     /// Another thread carries it.
     There { thread: usize, connection: Key },
     /// Another thread is closing it.
@@ -59,7 +59,7 @@ impl Wire {
         match self {
             Wire::Here(_) => None,
             Wire::Opening { thread }
-            | Wire::Unwanted { thread }
+            | Wire::CloseWhenOpen { thread }
             | Wire::There { thread, .. }
             | Wire::Closing { thread } => Some(thread),
             Wire::Gone { thread } => thread,
@@ -251,8 +251,8 @@ impl Wires {
                 self.threads.tell(thread, ToConnections::Close { connection });
                 Wire::Closing { thread }
             }
-            Wire::Opening { thread } => Wire::Unwanted { thread },
-            closed @ (Wire::Unwanted { .. } | Wire::Closing { .. } | Wire::Gone { .. }) => closed,
+            Wire::Opening { thread } => Wire::CloseWhenOpen { thread },
+            closed @ (Wire::CloseWhenOpen { .. } | Wire::Closing { .. } | Wire::Gone { .. }) => closed,
         }
     }
 
