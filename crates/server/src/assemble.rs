@@ -2,9 +2,8 @@
 
 use crate::config::{self, AllowedHosts, Config, NamespaceConfig, SubsystemConfig};
 use crate::device::{Facts, Usage};
+use crate::home::{Home, Placement};
 use crate::identity::{self, Identifiers};
-use crate::pipeline::Home;
-use crate::pipeline::placement::Placement;
 use crate::state::NamespaceName;
 use nvme::spec::Nqn;
 use nvme::spec::connect::CNTLID_MAX;

@@ -4,9 +4,9 @@
 
 use super::*;
 use crate::outbox::{Batched, Outboxes};
+use crate::pipeline::Window;
 use crate::pipeline::admission::Admission;
 use crate::pipeline::message::ToAcceptor;
-use crate::pipeline::window::Window;
 use crate::quota::{Charged, Origin};
 use loom::sync::{Arc, Condvar, Mutex, mpsc};
 use loom::thread;

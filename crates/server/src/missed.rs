@@ -37,7 +37,7 @@ impl MissedTime {
 
     /// A turn begins, after a wait until `deadline`. Returns by how much the limits of hosts are extended, if at all.
     ///
-    /// If the deadline has passed before the wait, the time counts since the last turn began. A turn is short (`pipeline/turns`).
+    /// If the deadline has passed before the wait, the time counts since the last turn began. A turn is short (`pipeline::turn`).
     #[inline]
     pub(crate) fn on_turn(&mut self, deadline: Option<Instant>, now: Instant) -> Option<Nanos> {
         let began = std::mem::replace(&mut self.turn_began, now);

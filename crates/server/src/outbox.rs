@@ -9,7 +9,7 @@
 //! announced before its first IO arrives. A separate ring for batches would need an order between ring and mailbox, and a second queue
 //! for when it is full. The batch already shares the cost of the mailbox among its messages.
 //!
-//! The users of an outbox limit what is in it: by the entries of the connections' queues, and by `window` for IOs of other SSDs.
+//! The users of an outbox limit what is in it: by the entries of the connections' queues, and by the window of `pipeline::port` for IOs of other SSDs.
 //!
 //! Holds: a message arrives once, in order, or comes back if the other thread is gone
 //!        (`a_batch_arrives_whole_in_order_or_comes_back` in `mailbox`'s interleavings; loom checks it on this code).

@@ -93,7 +93,7 @@ impl Intakes {
 pub(crate) enum Payload {
     /// In a buffer of a pool, with the permit to hold it: data that arrived.
     Pooled(IoBuffer, Permit),
-    /// In a buffer of a pool: data that was read for a session, which has the permit (`pipeline::lent`).
+    /// In a buffer of a pool: data that was read for a session, which has the permit (`pipeline::reads`).
     Lent(IoBuffer),
     /// On the heap, with the permit to hold it: data of the controller itself, without the zeroes at its end.
     Page(Vec<u8>, Permit),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use units::{Instant, Nanos, TenantId};
 
 /// The tenant of the target's own IOs, for example the last flush.
-pub(crate) const HOUSE: TenantId = TenantId(0);
+pub(crate) const TARGET: TenantId = TenantId(0);
 
 /// How long a host is taken to be where its oldest connection came from, after the last one from there.
 pub(crate) const OWN_KEPT: Nanos = Nanos::secs(600);
@@ -91,7 +91,7 @@ pub(crate) struct Registry {
 impl Registry {
     /// A registry of at most `limit` tenants at a time.
     pub(crate) fn new(limit: usize) -> Registry {
-        Registry { tenants: HashMap::new(), limit, next: HOUSE.0 + 1, clock: 0 }
+        Registry { tenants: HashMap::new(), limit, next: TARGET.0 + 1, clock: 0 }
     }
 
     /// A host has opened a connection. `None` if too many tenants have connections.
@@ -209,7 +209,7 @@ mod tests {
         let second = registry.connect(NOW, "nqn.a", here()).expect("room");
         assert_eq!((second.id, second.is_new), (first.id, false));
         assert_ne!(registry.connect(NOW, "nqn.b", here()).expect("room").id, first.id);
-        assert_ne!(first.id, HOUSE);
+        assert_ne!(first.id, TARGET);
     }
 
     #[test]

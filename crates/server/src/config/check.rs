@@ -25,7 +25,7 @@ const SPIN_MAX: Nanos = Nanos::millis(10);
 const THREADS_MAX: u32 = 256;
 
 /// Every problem of `config`, with fields but without lines.
-pub(super) fn problems(config: &Config) -> Vec<Problem> {
+pub(crate) fn problems(config: &Config) -> Vec<Problem> {
     let mut check = Check { config, problems: Vec::new() };
     check.listen();
     check.spin();
@@ -39,7 +39,6 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     check.log();
     check.problems.extend(rack::problems(config));
     check.problems.extend(bounds::problems(config));
-    check.problems.extend(identifiers::problems(config));
     check.problems
 }
 

@@ -52,7 +52,7 @@ impl Lines {
     }
 
     /// The line of a field, or of the table it is missing from.
-    pub(super) fn of(&self, field: &str) -> Option<usize> {
+    pub(crate) fn of(&self, field: &str) -> Option<usize> {
         let mut field = field;
         loop {
             if let Some(&line) = self.fields.get(field) {

@@ -5,8 +5,7 @@
 //!  flags, tests ─► Config ──┴─► judge() ──► Server::start       (what must hold between the fields, and outside)
 //! ```
 //!
-//! A [`Config`] made by a program and one read from a file are judged alike, by `gimbal config check`, by a start and by a reload.
-//! Nothing here opens a device: `Server::start` finds out whether it can be opened.
+//! This is plain data: nothing here looks at a file or a device. `judge` has the functions that read and judge a [`Config`].
 //!
 //! Holds: every problem of a file is reported at once, with its line (`every_problem_is_found_at_once`);
 //!        the example file of the repository parses (`the_example_file_is_valid`).
@@ -16,18 +15,16 @@
 
 mod ais;
 mod bounds;
-mod check;
+pub(crate) mod check;
 mod device;
 mod fault;
 mod fields;
-mod identifiers;
 pub mod limits;
 mod listen;
 mod log;
-mod outside;
 mod problem;
 mod rack;
-mod read;
+pub(crate) mod read;
 mod scheduler;
 pub mod schema;
 pub mod tenant;
@@ -55,7 +52,7 @@ pub use write::NotWritable;
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use units::{ByteRate, Bytes, Nanos};
 
 /// The port that IANA assigned to NVMe/TCP.
@@ -211,64 +208,6 @@ impl Config {
         tenants.chain(allowed).cloned().collect()
     }
 
-    /// Reads and checks a file.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is wrong: then with every problem of it.
-    pub fn load(file: &Path) -> Result<Config, ConfigError> {
-        Config::load_with_lines(file).map(|(config, _)| config)
-    }
-
-    /// As [`Config::load`], remembering where in the file everything stands.
-    ///
-    /// # Errors
-    /// As [`Config::load`].
-    pub fn load_with_lines(file: &Path) -> Result<(Config, Lines), ConfigError> {
-        let bytes = files::read(file, files::TEXT_MAX)
-            .map_err(|error| ConfigError::Unreadable { file: file.to_owned(), error })?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-            let byte = error.as_bytes()[before.len()];
-            let what = format!("byte {byte:#04x} is not UTF-8, which TOML is written in");
-            let problem = Problem { line: Some(line), ..Problem::new("", what, "save the file as UTF-8") };
-            ConfigError::Wrong { file: Some(file.to_owned()), problems: vec![problem] }
-        })?;
-        parse_with_lines(&text, |config| {
-            let mut problems = check::problems(config);
-            problems.extend(outside::problems(config));
-            problems
-        })
-        .map_err(|problems| ConfigError::Wrong { file: Some(file.to_owned()), problems })
-    }
-
-    /// Reads and checks a text, which [`Config::load`] takes from a file.
-    ///
-    /// # Errors
-    /// Every problem of it, in the order of the text.
-    pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
-        parse_with_lines(text, check::problems).map(|(config, _)| config)
-    }
-
-    /// Checks what must hold between the fields of a configuration that a program made.
-    ///
-    /// # Errors
-    /// Every problem of it.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        wrong_if_any(check::problems(self))
-    }
-
-    /// As [`Config::check`], and looks at what the configuration names outside itself: everything that can be known without opening
-    /// a device or an address.
-    ///
-    /// # Errors
-    /// Every problem of it.
-    pub fn judge(&self) -> Result<(), ConfigError> {
-        let mut problems = check::problems(self);
-        problems.extend(outside::problems(self));
-        wrong_if_any(problems)
-    }
-
     /// Threads that have connections and no SSD, on a machine with this many CPUs.
     ///
     /// By default there is a thread per CPU, but not more than can be used: the thread of an SSD can serve about three threads of
@@ -290,47 +229,10 @@ impl Config {
         self.subsystems.iter().find(|subsystem| subsystem.nqn == nqn)
     }
 
-    /// Settings that are allowed but not for daily use: one line each, for the person who starts or checks the configuration.
-    pub fn warnings(&self) -> Vec<String> {
-        let faulty = self.devices.iter().filter(|device| !device.faults.is_empty());
-        let faults = faulty.map(|device| {
-            format!(
-                "device {:?} is made to fail on purpose ({} [[device.fault]]): for tests only",
-                device.name,
-                device.faults.len()
-            )
-        });
-        faults.chain(outside::warnings(self)).collect()
-    }
-
     /// The device called `name`, as an index of [`Config::devices`].
     pub(crate) fn device_index(&self, name: &str) -> Option<usize> {
         self.devices.iter().position(|device| device.name == name)
     }
-}
-
-fn wrong_if_any(problems: Vec<Problem>) -> Result<(), ConfigError> {
-    if problems.is_empty() { Ok(()) } else { Err(ConfigError::Wrong { file: None, problems }) }
-}
-
-/// Reads a text and has what was read judged.
-fn parse_with_lines(
-    text: &str,
-    judge: impl FnOnce(&Config) -> Vec<Problem>,
-) -> Result<(Config, Lines), Vec<Problem>> {
-    let read::Reading { config, mut problems, lines, is_toml } = read::read(text);
-    if !is_toml {
-        return Err(problems);
-    }
-    // Fields that could not be read hold defaults: the user did not write what the check says about those.
-    let unread: Vec<String> = problems.iter().map(|problem| problem.field.clone()).collect();
-    let found = judge(&config).into_iter().filter(|found| !unread.contains(&found.field));
-    problems.extend(found.map(|found| Problem { line: lines.of(&found.field), ..found }));
-    if problems.is_empty() {
-        return Ok((config, lines));
-    }
-    problems.sort_by_key(|problem| problem.line);
-    Err(problems)
 }
 
 impl NamespaceConfig {

@@ -22,7 +22,7 @@ pub struct Problem {
 
 impl Problem {
     /// A problem of `field`, its line not known yet. What it quotes may hold anything; its message is one line.
-    pub(super) fn new(
+    pub(crate) fn new(
         field: impl Into<String>,
         what: impl Into<String>,
         advice: impl Into<String>,

@@ -12,15 +12,15 @@ use std::path::PathBuf;
 use toml::de::DeTable;
 
 /// A file as it was read. Fields that could not be read hold their defaults and have a problem each.
-pub(super) struct Reading {
-    pub(super) config: Config,
-    pub(super) problems: Vec<Problem>,
-    pub(super) lines: Lines,
+pub(crate) struct Reading {
+    pub(crate) config: Config,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) lines: Lines,
     /// Whether the text is TOML at all. If it is not, the problems say why, and the rest means nothing.
-    pub(super) is_toml: bool,
+    pub(crate) is_toml: bool,
 }
 
-pub(super) fn read(text: &str) -> Reading {
+pub(crate) fn read(text: &str) -> Reading {
     let mut findings = Findings::new(text);
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {

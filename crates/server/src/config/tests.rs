@@ -510,7 +510,7 @@ fn warnings_of_a_file(name: &str, create: bool) -> Vec<String> {
     let path = std::env::temp_dir().join(name);
     let device = format!("kind = \"file\"\npath = \"{}\"\ncreate = {create}\nsize = \"1M\"", path.display());
     let config = Config::parse(&SMALLEST.replacen("kind = \"null\"\nsize = \"1G\"", &device, 1));
-    outside::warnings(&config.unwrap_or_else(|problems| panic!("{problems:#?}")))
+    config.unwrap_or_else(|problems| panic!("{problems:#?}")).warnings()
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::fault::{KINDS, OPS};
 use super::schema::Field;
 use super::*;
 use crate::identity::digits;
+use std::path::Path;
 use toml::{Table, Value};
 
 /// A value that a file cannot have.

@@ -84,7 +84,7 @@ pub(crate) enum ToConnections {
         /// At once.
         is_wanted: bool,
     },
-    /// Close it, and say [`News::Ended`].
+    /// Close it, and say [`ConnectionEvent::Ended`].
     Close {
         /// The connection.
         connection: Key,
@@ -141,7 +141,7 @@ pub(crate) struct Carry {
 }
 
 /// To a pipeline, of a connection of its that another thread carries.
-pub(crate) enum News {
+pub(crate) enum ConnectionEvent {
     /// It is carried, under this name.
     Opened {
         /// The session.

@@ -13,7 +13,7 @@
 //! Holds: every command that was parsed reaches its pipeline before `Quiet`, every answer its host before `Drained`
 //!        (`tests/threads.rs`); a thread that fails takes its own connections with it and nobody else's.
 
-use super::message::{Carry, Change, News, Returned, ToConnections};
+use super::message::{Carry, Change, ConnectionEvent, Returned, ToConnections};
 use super::{Connections, Owner, Parsed, Sent, SocketEnd};
 use crate::account::{Accounts, ConnectionAccount, HostAccount};
 use crate::config::Limits;
@@ -122,7 +122,7 @@ impl ConnectionThread {
             error!(thread = self.index, %error, connections, "a thread of connections fails: its connections are closed");
             drop(self.inbox);
             for pipeline in self.pipelines.mailboxes() {
-                pipeline.tell(ToPipeline::News(News::ThreadFailed { thread: self.index }));
+                pipeline.tell(ToPipeline::Event(ConnectionEvent::ThreadFailed { thread: self.index }));
             }
         }
         result
@@ -250,7 +250,7 @@ impl ConnectionThread {
             ToConnections::Back(buffer, permit) => self.connections.give(buffer, Some(permit)),
             ToConnections::Cancel { from, connection, cid, status, ticket } => {
                 let cancel = self.connections.cancel(connection, cid, status);
-                self.tell(from, News::Cancelled { ticket, cancel });
+                self.tell(from, ConnectionEvent::Cancelled { ticket, cancel });
             }
             ToConnections::Credits { connection, is_enabled } => {
                 if let Some(connection) = self.connections.get(connection) {
@@ -319,7 +319,7 @@ impl ConnectionThread {
         let Carry { moving, connected, owner, host } = carry;
         let session = owner.session;
         if self.phase != Phase::Running {
-            return self.tell(owner.pipeline, News::Ended { session, end: SocketEnd::AsTold });
+            return self.tell(owner.pipeline, ConnectionEvent::Ended { session, end: SocketEnd::AsTold });
         }
         let payer = self.accounts.payer(Some(&host), moving.peer().ip());
         let limit = self.limits.memory_per_connection.get() / 2;
@@ -327,11 +327,12 @@ impl ConnectionThread {
         let (carried, unparsed) = match moving.arrive(now, account, &mut self.reactor) {
             Ok(arrived) => arrived,
             Err(error) => {
-                return self.tell(owner.pipeline, News::Ended { session, end: SocketEnd::Broken(error) });
+                return self
+                    .tell(owner.pipeline, ConnectionEvent::Ended { session, end: SocketEnd::Broken(error) });
             }
         };
         let connection = self.connections.add(carried, owner);
-        self.tell(owner.pipeline, News::Opened { session, connection });
+        self.tell(owner.pipeline, ConnectionEvent::Opened { session, connection });
         self.connections.reply(connection, connected);
         if !unparsed.is_empty() {
             let parsed = self.connections.receive(now, connection, &unparsed, &mut self.reactor);
@@ -363,13 +364,17 @@ impl ConnectionThread {
         } else {
             // The next ones are probably as many.
             self.connections.recycle(Vec::with_capacity(events.len()));
-            let news = ToPipeline::News(News::Events { session, events });
-            if let Err(ToPipeline::News(News::Events { events, .. })) = self.pipelines.push(pipeline, news) {
+            let event = ToPipeline::Event(ConnectionEvent::Events { session, events });
+            if let Err(ToPipeline::Event(ConnectionEvent::Events { events, .. })) =
+                self.pipelines.push(pipeline, event)
+            {
                 self.keep(events);
             }
         }
         match fatal {
-            Some(fatal @ Fatal::Violation(_)) => self.tell(pipeline, News::Violated { session, fatal }),
+            Some(fatal @ Fatal::Violation(_)) => {
+                self.tell(pipeline, ConnectionEvent::Violated { session, fatal })
+            }
             Some(fatal @ Fatal::Terminated { .. }) => self.close(key, SocketEnd::Terminated(fatal)),
             None => {}
         }
@@ -395,9 +400,9 @@ impl ConnectionThread {
         let closed = self.connections.close(key, end, &mut self.reactor, give);
         let Some((Owner { pipeline, session }, end)) = closed else { return };
         if !back.is_empty() {
-            self.tell(pipeline, News::Returned(back));
+            self.tell(pipeline, ConnectionEvent::Returned(back));
         }
-        self.tell(pipeline, News::Ended { session, end });
+        self.tell(pipeline, ConnectionEvent::Ended { session, end });
     }
 
     /// Gives a pipeline back what is its own.
@@ -406,14 +411,14 @@ impl ConnectionThread {
             return;
         }
         if self.hurried.contains(&pipeline) {
-            return self.tell(pipeline, News::Returned(back));
+            return self.tell(pipeline, ConnectionEvent::Returned(back));
         }
-        self.pipelines.tell_later(pipeline, ToPipeline::News(News::Returned(back)));
+        self.pipelines.tell_later(pipeline, ToPipeline::Event(ConnectionEvent::Returned(back)));
         self.give_back_at.get_or_insert(now + RETURN_AFTER);
     }
 
-    fn tell(&mut self, pipeline: usize, news: News) {
-        self.pipelines.tell(pipeline, ToPipeline::News(news));
+    fn tell(&mut self, pipeline: usize, event: ConnectionEvent) {
+        self.pipelines.tell(pipeline, ToPipeline::Event(event));
     }
 
     fn report(&self, report: Report) {

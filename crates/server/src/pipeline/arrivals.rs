@@ -1,13 +1,13 @@
 //! What comes from connections, whoever carries them: commands, faults, memory; and whose turn it is to have memory.
 //!
 //! A connection that this thread carries is read here, and what its bytes say is carried out at once. Of one that another thread carries the
-//! news come as messages, in order.
+//! events come as messages, in order.
 
 use super::closing::Ending;
 use super::commands::Commands;
 use super::queue_of;
 use super::wires::Wire;
-use crate::connections::message::{News, Returned, ToConnections};
+use crate::connections::message::{ConnectionEvent, Returned, ToConnections};
 use crate::connections::{Owner, Parsed, Sent, SocketEnd};
 use crate::log_throttle::Subject;
 use crate::payload::footprint;
@@ -54,29 +54,32 @@ impl Commands {
         }
     }
 
-    /// News of a session whose connection another thread carries.
-    pub(super) fn on_news(&mut self, now: Instant, news: News) {
-        match news {
-            News::Opened { session, connection } => self.on_opened(now, session, connection),
-            News::Events { session, mut events } => self.on_events(now, session, &mut events),
-            News::Violated { session, fatal } => self.on_violated(now, session, &fatal),
-            News::Returned(returned) => self.take_back(now, returned),
-            News::Cancelled { ticket, cancel } => self.on_cancelled(now, ticket, cancel),
-            News::Ended { session, end } => self.on_ended(now, session, Ending::Socket(end)),
-            News::ThreadFailed { thread } => self.on_thread_failed(now, thread),
+    /// An event of a session whose connection another thread carries.
+    pub(super) fn on_connection_event(&mut self, now: Instant, event: ConnectionEvent) {
+        match event {
+            ConnectionEvent::Opened { session, connection } => self.on_opened(now, session, connection),
+            ConnectionEvent::Events { session, mut events } => self.on_events(now, session, &mut events),
+            ConnectionEvent::Violated { session, fatal } => self.on_violated(now, session, &fatal),
+            ConnectionEvent::Returned(returned) => self.take_back(now, returned),
+            ConnectionEvent::Cancelled { ticket, cancel } => self.on_cancelled(now, ticket, cancel),
+            ConnectionEvent::Ended { session, end } => self.on_ended(now, session, Ending::Socket(end)),
+            ConnectionEvent::ThreadFailed { thread } => self.on_thread_failed(now, thread),
         }
     }
 
     fn on_opened(&mut self, now: Instant, key: Key, connection: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(thread) = session.thread else { return };
-        if session.wire == Wire::Unwanted {
-            session.wire = Wire::Closing;
-            self.wires.tell(thread, ToConnections::Close { connection });
-        } else {
-            session.wire = Wire::There(connection);
-            // It may have changed meanwhile.
-            self.wires.set_credits(session.route(), session.credits);
+        match session.wire {
+            Wire::CloseWhenOpen { thread } => {
+                session.wire = Wire::Closing { thread };
+                self.wires.tell(thread, ToConnections::Close { connection });
+            }
+            Wire::Opening { thread } => {
+                session.wire = Wire::There { thread, connection };
+                // It may have changed meanwhile.
+                self.wires.set_credits(session.wire, session.credits);
+            }
+            wire => unreachable!("a thread opens a connection once, not when it is {wire:?}"),
         }
         self.on_opening_over(now, key);
     }
@@ -150,7 +153,7 @@ impl Commands {
     /// What was read for a session has been sent.
     fn return_bytes(&mut self, key: Key, bytes: u64) {
         if let Some(session) = self.sessions.get_mut(key)
-            && session.lent.return_bytes(bytes)
+            && session.read_permits.return_bytes(bytes)
         {
             self.reads.settle_later(key);
         }
@@ -160,7 +163,7 @@ impl Commands {
     fn settle_returned(&mut self) {
         while let Some(key) = self.reads.next_to_settle() {
             if let Some(session) = self.sessions.get_mut(key) {
-                session.lent.settle();
+                session.read_permits.settle();
             }
         }
     }

@@ -6,13 +6,13 @@
 //!
 //! Elsewhere: how the answer is held back is `fence`; who may change what is `server`.
 
+use super::Pipeline;
 use super::closing::Ending;
 use super::message::ToPipeline;
-use super::placement::Placement;
 use super::wipe::Wiped;
-use super::{Home, Pipeline};
 use crate::config::Limits;
 use crate::device::Usage;
+use crate::home::{Home, Placement};
 use crate::mailbox::Mailbox;
 use crate::memory::Memory;
 use crate::replies::ReplyRate;

@@ -85,20 +85,20 @@ impl Commands {
     /// Closes the connection. The session goes when its last IO has ended.
     pub(super) fn close_session(&mut self, now: Instant, key: Key, ending: Ending, reactor: &mut Reactor) {
         let Some(session) = self.sessions.get(key) else { return };
-        let route = session.route();
-        if !route.wire.is_open() {
+        let wire = session.wire;
+        if !wire.is_open() {
             return;
         }
         // Logged before it is closed, so that the line is there when the host sees the end.
-        let was_told = self.wires.get(route.wire).is_some_and(|connection| connection.is_ending());
+        let was_told = self.wires.get(wire).is_some_and(|connection| connection.is_ending());
         if !was_told {
             self.log_ending(now, key, &ending);
         }
-        let wire = self.wires.close(route, reactor, &mut self.reads);
+        let wire = self.wires.close(wire, reactor, &mut self.reads);
         let session = self.sessions.get_mut(key).expect("found above");
         session.wire = wire;
-        if wire == Wire::Gone {
-            session.lent.close();
+        if wire.is_gone() {
+            session.read_permits.close();
         }
         self.leave(now, key);
     }
@@ -107,8 +107,8 @@ impl Commands {
     pub(super) fn on_ended(&mut self, now: Instant, key: Key, ending: Ending) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let was_open = session.wire.is_open();
-        session.wire = Wire::Gone;
-        session.lent.close();
+        session.wire = Wire::Gone { thread: session.wire.thread() };
+        session.read_permits.close();
         self.on_opening_over(now, key);
         if was_open {
             self.log_ending(now, key, &ending);
@@ -121,7 +121,7 @@ impl Commands {
     /// A thread of connections has failed, and all that it carried with it.
     pub(super) fn on_thread_failed(&mut self, now: Instant, thread: usize) {
         self.wires.forget_thread(thread);
-        for key in self.sessions.find_all(|session| session.thread == Some(thread)) {
+        for key in self.sessions.find_all(|session| session.wire.thread() == Some(thread)) {
             self.on_ended(now, key, Ending::ThreadFailed);
         }
         self.give_up_cancels(now, thread);

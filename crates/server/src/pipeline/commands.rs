@@ -7,25 +7,27 @@
 //! falls, what was held goes on, a session is over), so these steps are methods of it, each in the file of its idea. What a part keeps for
 //! itself is changed by methods of the part alone.
 //!
+//! Two fused commands (Compare and Write) are one IO: the transport has found them, the subsystem checks them, the switch does them as one.
+//! The write is its command, the compare stands with it as a second command to answer ([`FirstHalf`]).
+//!
 //! Holds: a read is given to the scheduler only with a permit for its data (`tests/bounds.rs`); nothing here knows how far the end of the
-//!        pipeline has come.
-//! Elsewhere: what comes from connections is `arrivals`, the end of a session `closing`, taking back `withdraw`.
+//!        pipeline has come; both of two fused commands are answered, once each, whatever becomes of the IO (`tests/fused.rs`).
+//! Elsewhere: what comes from connections is `arrivals`, the end of a session `closing`, taking back `abort`.
 
 use super::abort::Aborts;
 use super::fence::Fences;
-use super::fused::FirstHalf;
 use super::homes::Homes;
 use super::host_io::{DeviceErrors, HostIo, Statuses};
 use super::message::QueueRequest;
 use super::orphans::Orphans;
-use super::placement::priority_of;
 use super::port::Port;
 use super::reads::ReadMemory;
-use super::sessions::{Session, Sessions};
-use super::wires::{Wire, Wires};
+use super::sessions::Sessions;
+use super::wires::Wires;
 use super::{Origin, key_of, queue_of};
 use crate::account::Permit;
 use crate::device::Held;
+use crate::home::priority_of;
 use crate::log_throttle::LogThrottle;
 use crate::payload::{Payload, footprint};
 use crate::replies::{self, Deferred, ReplyRate, Wait};
@@ -35,7 +37,7 @@ use crate::transport::Connection;
 use nvme::buffer::Buffer;
 use nvme::spec::opcode::admin;
 use nvme::spec::{Cqe, Sqe, Status};
-use nvme::subsystem::{Action, IoCommand};
+use nvme::subsystem::{Action, FusedAction, IoCommand};
 use std::sync::Arc;
 use units::Instant;
 
@@ -61,6 +63,15 @@ pub(super) struct Commands {
     pub(super) log_throttle: LogThrottle,
 }
 
+/// The first of two fused commands.
+pub(super) struct FirstHalf {
+    pub(super) cid: u16,
+    /// The right to hold its data.
+    pub(super) permit: Permit,
+    /// What it is told if the IO is taken back, if not the same as the second.
+    pub(super) if_withdrawn: Option<Status>,
+}
+
 impl Commands {
     /// A command has come, with its data.
     pub(super) fn on_command(&mut self, now: Instant, key: Key, sqe: &Sqe, payload: Option<Payload>) {
@@ -79,7 +90,7 @@ impl Commands {
                     self.deferred.push(now, key);
                 }
                 // What asks for data brings none, but a host may say otherwise.
-                self.wires.give_back(session.thread, payload);
+                self.wires.give_back(session.wire, payload);
             }
         }
     }
@@ -113,9 +124,9 @@ impl Commands {
         permit: Option<Permit>,
     ) {
         let Some(session) = self.sessions.get(key) else { return };
-        let route = session.route();
-        let home = self.homes.get_mut(session.subsystem).filter(|_| route.wire.is_open());
-        let Some(home) = home else { return self.wires.give_back(route.thread, payload) };
+        let wire = session.wire;
+        let home = self.homes.get_mut(session.subsystem).filter(|_| wire.is_open());
+        let Some(home) = home else { return self.wires.give_back(wire, payload) };
         if session.queue_id == 0 && sqe.opcode() == admin::IDENTIFY {
             home.tell_allocated(sqe.nsid());
         }
@@ -135,14 +146,14 @@ impl Commands {
                     // What the page lacks is zeroes, which need no memory.
                     permit.shrink_to(page.capacity() as u64);
                     let length = sqe.sgl_length();
-                    self.wires.send_page(route, cqe, (page, permit), length, &mut self.reads);
+                    self.wires.send_page(wire, cqe, (page, permit), length, &mut self.reads);
                 }
-                None => self.wires.send(route, cqe),
+                None => self.wires.send(wire, cqe),
             },
             Action::Credits { enabled, cqe } => {
                 let credit = if enabled { self.switch.policy().credit(session.tenant).0 } else { 0 };
-                self.wires.send(route, cqe.with_dw0(credit));
-                self.sessions.set_credits(key, enabled, |route| self.wires.set_credits(route, enabled));
+                self.wires.send(wire, cqe.with_dw0(credit));
+                self.sessions.set_credits(key, enabled, |wire| self.wires.set_credits(wire, enabled));
             }
             Action::GrantQueues { queues, cqe } => {
                 let session = self.sessions.get(key).expect("looked up above");
@@ -159,14 +170,50 @@ impl Commands {
             Action::Fence { nsid, queues, cqe } => self.raise_fence(now, key, nsid, &queues, cqe),
             Action::Abort { queue, cid, cqe } => self.abort(now, key, key_of(queue), cid, cqe),
             Action::Pending => {
-                if let Some(connection) = self.wires.get(route.wire) {
+                if let Some(connection) = self.wires.get(wire) {
                     connection.hold(sqe.cid());
                 }
             }
             // It is answered when what it changes is stored.
             Action::Storing => {}
         }
-        self.wires.give_back(route.thread, payload);
+        self.wires.give_back(wire, payload);
+    }
+
+    /// Two fused commands have come, with their data.
+    pub(super) fn on_fused(&mut self, now: Instant, key: Key, halves: [(Sqe, Option<Payload>); 2]) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let wire = session.wire;
+        let home = self.homes.get_mut(session.subsystem).filter(|_| wire.is_open());
+        let Some(home) = home else {
+            return halves.into_iter().for_each(|(_, data)| self.wires.give_back(wire, data));
+        };
+        let [(first, compared), (second, written)] = halves;
+        let data = [&compared, &written].map(|payload| payload.as_ref().map(Buffer::bytes));
+        match home.subsystem.on_fused_commands(queue_of(key), [&first, &second], data) {
+            FusedAction::Reply(cqes) => {
+                cqes.into_iter().for_each(|cqe| self.wires.send(wire, cqe));
+                self.wires.give_back(wire, compared);
+                self.wires.give_back(wire, written);
+            }
+            FusedAction::Io(command) => {
+                let pooled = |payload: Option<Payload>| payload.and_then(Payload::into_pooled);
+                let (expected, permit_of_first) = pooled(compared).expect("a checked compare has its data");
+                let (written, permit) = pooled(written).expect("a checked write has its data");
+                let placement = home.placement(command.nsid);
+                let work = |command: &IoCommand| placement.compare_and_write(command, [expected, written]);
+                let first = FirstHalf { cid: first.cid(), permit: permit_of_first, if_withdrawn: None };
+                let device = placement.device;
+                self.start(
+                    now,
+                    key,
+                    second.cid(),
+                    (command, Some(permit)),
+                    (device, work),
+                    Some(Box::new(first)),
+                );
+            }
+        }
     }
 
     /// The acceptor has granted IO queues to the controller of an admin queue.
@@ -285,25 +332,25 @@ impl Commands {
                 }
             }
         }
-        let (route, credits) = (session.route(), session.credits);
+        let (wire, credits) = (session.wire, session.credits);
         if read.is_some()
-            && route.wire.is_open()
+            && wire.is_open()
             && let Some(permit) = permit.take()
         {
-            session.lent.lend(permit);
+            session.read_permits.lend(permit);
         }
         let has_waiting = session.has_waiting();
         let host = (session.tenant, session.subsystem, nsid);
-        let may_be_over = session.ios == 0 && session.wire == Wire::Gone;
+        let may_be_over = session.ios == 0 && wire.is_gone();
         self.switch.ios.free(io);
         let mut cqe = Cqe::new(cid, status).with_dw0(dword);
         if credits && status.is_success() {
             cqe = cqe.with_dw0(credit.0).with_dw1(busy);
         }
         match read {
-            Some(buffer) if route.wire.is_open() => {
+            Some(buffer) if wire.is_open() => {
                 // Its memory comes back when it was sent.
-                self.wires.send_read(route, cqe, buffer, &mut self.reads);
+                self.wires.send_read(wire, cqe, buffer, &mut self.reads);
             }
             read => {
                 read.into_iter().for_each(|buffer| self.reads.give(Some(buffer), None));
@@ -317,10 +364,10 @@ impl Commands {
                 };
                 if let Some(first) = first {
                     let FirstHalf { cid, permit, .. } = *first;
-                    self.wires.give_arrival(route.thread, of_compare, Some(permit));
-                    self.wires.send(route, Cqe::new(cid, of_first));
+                    self.wires.give_arrival(wire, of_compare, Some(permit));
+                    self.wires.send(wire, Cqe::new(cid, of_first));
                 }
-                self.wires.send_and_give(route, cqe, (spent, permit), &mut self.reads);
+                self.wires.send_and_give(wire, cqe, (spent, permit), &mut self.reads);
                 if has_waiting {
                     self.admit_waiting(now, key);
                 }
@@ -339,8 +386,8 @@ impl Commands {
 
     /// Answers a command.
     pub(super) fn reply(&mut self, key: Key, cqe: Cqe) {
-        if let Some(route) = self.sessions.get(key).map(Session::route) {
-            self.wires.send(route, cqe);
+        if let Some(wire) = self.sessions.get(key).map(|session| session.wire) {
+            self.wires.send(wire, cqe);
         }
     }
 

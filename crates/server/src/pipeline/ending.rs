@@ -14,7 +14,7 @@ use super::message::{Report, ToPipeline};
 use super::{Origin, Phase, Pipeline};
 use crate::connections::message::ToConnections;
 use crate::switch::{Failure, IoSlot, Work};
-use crate::tenants::HOUSE;
+use crate::tenants::TARGET;
 use sched::Priority;
 use std::io;
 use tracing::{error, warn};
@@ -50,7 +50,7 @@ impl Pipeline {
         }
         self.phase = Phase::Flushing;
         self.commands.switch.settle();
-        let flush = IoSlot::new(HOUSE, Priority::default(), Work::Flush, Origin::House);
+        let flush = IoSlot::new(TARGET, Priority::default(), Work::Flush, Origin::Target);
         let io = self.commands.switch.ios.insert(flush);
         self.commands.switch.arrive(now, io);
     }

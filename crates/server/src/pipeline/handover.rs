@@ -81,14 +81,13 @@ impl Pipeline {
             let account = self.tenants.account(tenant, &host, peer, half);
             self.commands.sessions.get_mut(key).expect("just inserted").account = account;
         }
-        let session = self.commands.sessions.get_mut(key).expect("just inserted");
-        (session.thread, session.burdens) = (thread, burdens);
+        self.commands.sessions.get_mut(key).expect("just inserted").burdens = burdens;
         thread
     }
 
     /// Has another thread carry a connection.
     fn send_to(&mut self, now: Instant, key: Key, thread: usize, carry: Carry) {
-        self.commands.sessions.get_mut(key).expect("just inserted").wire = Wire::Opening;
+        self.commands.sessions.get_mut(key).expect("just inserted").wire = Wire::Opening { thread };
         if !self.commands.wires.push(thread, ToConnections::Carry(Box::new(carry))) {
             self.commands.on_ended(now, key, Ending::ThreadFailed);
         }

@@ -1,62 +1,11 @@
-//! The subsystems at home on this thread, by slot, and where their namespaces lie.
+//! The subsystems at home on this thread, by slot.
 
-use super::placement::Placement;
-use crate::device::Usage;
+use crate::home::Home;
 use nvme::spec::Nqn;
-use nvme::subsystem::{Output, Subsystem};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use nvme::subsystem::Output;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use units::{Instant, Nanos};
-
-/// A subsystem at home in a pipeline.
-pub(crate) struct Home {
-    /// Its state.
-    pub(crate) subsystem: Subsystem,
-    /// Where its namespaces lie, by number.
-    pub(crate) placements: Vec<Option<Placement>>,
-    /// How much of a namespace has storage, where some may not.
-    pub(crate) usages: HashMap<u32, Arc<Usage>>,
-}
-
-impl Home {
-    /// Where a namespace lies that a command was just checked against.
-    #[inline]
-    pub(super) fn placement(&self, nsid: u32) -> Placement {
-        self.placements[nsid as usize].expect("the subsystem knows only placed namespaces")
-    }
-
-    /// Says where a namespace lies, and who counts its storage.
-    pub(crate) fn place(&mut self, nsid: u32, placement: Placement, usage: Option<Arc<Usage>>) {
-        let index = nsid as usize;
-        if self.placements.len() <= index {
-            self.placements.resize(index + 1, None);
-        }
-        self.placements[index] = Some(placement);
-        self.usages.extend(usage.map(|usage| (nsid, usage)));
-    }
-
-    /// A namespace lies nowhere any more.
-    pub(super) fn displace(&mut self, nsid: u32) {
-        self.placements[nsid as usize] = None;
-        self.usages.remove(&nsid);
-    }
-
-    /// A namespace has another number of blocks: what counts its storage is told.
-    pub(super) fn resize_usage(&self, nsid: u32, blocks: u64) {
-        let log2 = self.placements[nsid as usize].map_or(0, |placement| placement.block_log2);
-        if let Some(usage) = self.usages.get(&nsid) {
-            usage.resize(blocks << log2);
-        }
-    }
-
-    /// Tells the subsystem how much of a namespace has storage, for what a host is going to be told.
-    pub(super) fn tell_allocated(&mut self, nsid: u32) {
-        let placement = self.placements.get(nsid as usize).copied().flatten();
-        if let Some((usage, placement)) = self.usages.get(&nsid).zip(placement) {
-            self.subsystem.set_allocated(nsid, usage.bytes().div_ceil(1 << placement.block_log2));
-        }
-    }
-}
 
 /// See the module.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! What the slot of an IO has of the command that it came with, and what the host is told of its end.
 
 use super::Origin;
-use super::fused::FirstHalf;
+use super::commands::FirstHalf;
 use crate::account::Permit;
 use crate::slab::Key;
 use crate::switch::{Failure, IoSlot};

@@ -2,7 +2,7 @@
 
 use super::admission::Admission;
 use super::change::Change;
-use crate::connections::message::News;
+use crate::connections::message::ConnectionEvent;
 use crate::outbox::Batched;
 use crate::quota::Charged;
 use crate::slab::Key;
@@ -23,7 +23,7 @@ pub(crate) enum ToPipeline {
     /// Many of these.
     Batch(Vec<ToPipeline>),
     /// Of a connection of a session here that another thread carries.
-    News(News),
+    Event(ConnectionEvent),
     /// A tenant of that number may send IOs from now on.
     Tenant(Announcement),
     /// A connection that has asked for a queue of a subsystem at home here.

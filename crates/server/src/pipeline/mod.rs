@@ -1,7 +1,7 @@
 //! The thread of one SSD: its connections, its subsystems, its switch.
 //!
 //! ```text
-//!   Pipeline: one turn of the loop after the other (`turn`, `turns`), changes (`change`), new connections (`handover`), the end (`ending`)
+//!   Pipeline: one turn of the loop after the other (`turn`), changes (`change`), new connections (`handover`), the end (`ending`)
 //!    ├─ Tenants      how much memory each may hold, what it has done                       `tenants`
 //!    ├─ Storing      copies of reservations on their way to the state directory            `reservations`
 //!    ├─ Wipes        blocks that are erased for their next owner                           `wipe`
@@ -10,10 +10,10 @@
 //!    ├─ DeviceWatch  IOs that hang, or end late                                            `hang`
 //!    └─ Commands     from a command to its answer                                          `commands`
 //!        ├─ Homes       the subsystems: command ─► reply, or a checked IO                  `homes`
-//!        ├─ Sessions    connections with their IOs, by namespace, and their waiting reads  `sessions`, `lanes`
+//!        ├─ Sessions    connections with their IOs, by namespace, and their waiting reads  `sessions`
 //!        ├─ ReadMemory  memory for what is read, and who waits for it                      `reads`
 //!        ├─ Switch      scheduler and device of this SSD, and the slots of all IOs         `crate::switch`
-//!        ├─ Port        IOs on their way to other SSDs, and those of others here           `port`, `window`
+//!        ├─ Port        IOs on their way to other SSDs, and those of others here           `port`
 //!        ├─ Wires       the way to connections, here or on other threads                   `wires`
 //!        ├─ Fences      answers that wait for the IOs of others                            `fence`
 //!        ├─ Orphans     what a host's earlier connections have left on the device          `orphans`
@@ -40,19 +40,14 @@ mod closing;
 mod commands;
 mod ending;
 mod fence;
-mod fused;
 mod handover;
 mod hang;
 mod homes;
 mod host_io;
-mod lanes;
 mod learning;
-mod lent;
 pub(crate) mod message;
 mod objectives;
 mod orphans;
-mod peers;
-pub(crate) mod placement;
 mod port;
 mod reads;
 mod reservations;
@@ -61,14 +56,13 @@ mod tenants;
 #[cfg(test)]
 mod tests;
 mod turn;
-mod turns;
-pub(crate) mod window;
 pub(crate) mod wipe;
 mod wires;
-mod withdraw;
 
-pub(crate) use homes::Home;
-pub(crate) use peers::Peers;
+pub(crate) use crate::home::{Home, placement};
+pub(crate) use port::Peers;
+#[cfg(test)]
+pub(crate) use port::Window;
 
 use crate::config::Limits;
 use crate::connections::load::Load;
@@ -102,10 +96,10 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tenants::Tenants;
 use tracing::debug;
-use turns::Turns;
+use turn::Turns;
 use units::Instant;
 use wipe::Wipes;
-use wires::{Wire, Wires};
+use wires::Wires;
 
 /// What a pipeline is made of.
 pub(crate) struct Parts {
@@ -144,7 +138,7 @@ pub(crate) enum Origin {
     /// Another pipeline, which knows the IO by that key.
     Remote { from: usize, io: Key },
     /// The flush at the end.
-    House,
+    Target,
     /// A part of what is erased for the target: the key of its `Wipe`.
     Wipe(Key),
 }
@@ -256,7 +250,7 @@ impl Pipeline {
             extra_reads: switch.extra_reads(),
             turns: self.turns.stats(),
             auxiliary: switch.auxiliary(),
-            connections: sessions.iter().filter(|session| session.wire != Wire::Gone).count(),
+            connections: sessions.iter().filter(|session| !session.wire.is_gone()).count(),
             tenants: self.tenants.stats(policy),
             memory: wires.here.memory() + reads.lent(),
         }

@@ -4,17 +4,21 @@
 //! its buffer, in the batch of the turn (`outbox`). At most `REMOTE_OUTSTANDING_MAX` are on the way to one SSD; the others wait here, where the queues of the
 //! connections bound them. So a mailbox never holds more than that from each peer.
 //!
+//! A pipeline has a *slot*, a small number by which it is addressed for as long as it lives. Pipelines come and go while the
+//! target runs, so a slot may be empty.
+//!
 //! Holds: an IO that is sent comes back exactly once, also when it is withdrawn
-//!        (`another_pipeline_takes_back_its_own_ios_only`, `tests/threads.rs`).
+//!        (`another_pipeline_takes_back_its_own_ios_only`, `tests/threads.rs`); at most the limit of a [`Window`] are out at a time, and
+//!        what is pushed into it comes out once, in order, or is withdrawn (`mailbox`'s interleavings use it between threads).
 
 use super::Origin;
 use super::commands::Commands;
 use super::host_io::HostIo;
 use super::message::{IoOutcome, RemoteDone, RemoteIo, ToPipeline};
-use super::window::Window;
+use crate::intrusive_list::{Links, List};
 use crate::mailbox::Mailbox;
 use crate::outbox::Outboxes;
-use crate::slab::Key;
+use crate::slab::{Key, Slab};
 use crate::switch::{Failure, IoSlot, State, Switch, Work};
 use std::collections::HashMap;
 use std::io;
@@ -23,6 +27,81 @@ use units::Instant;
 
 /// IOs that may be on the way to one other SSD.
 const REMOTE_OUTSTANDING_MAX: usize = 1024;
+
+/// The mailboxes of all pipelines, by slot.
+#[derive(Clone, Default)]
+pub(crate) struct Peers(Vec<Option<Mailbox<ToPipeline>>>);
+
+impl Peers {
+    /// A pipeline has come, or gone.
+    pub(crate) fn set(&mut self, slot: usize, mailbox: Option<Mailbox<ToPipeline>>) {
+        if self.0.len() <= slot {
+            self.0.resize(slot + 1, None);
+        }
+        self.0[slot] = mailbox;
+    }
+
+    /// All there are.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Mailbox<ToPipeline>> {
+        self.0.iter().flatten()
+    }
+
+    /// Posts a message; false if the pipeline is gone, and the message with it.
+    pub(crate) fn post(&self, slot: usize, message: ToPipeline) -> bool {
+        matches!(self.0.get(slot), Some(Some(mailbox)) if mailbox.post(message).is_ok())
+    }
+}
+
+/// Things for another thread, of which a bounded number is out: the rest waits here.
+pub(crate) struct Window<T> {
+    limit: usize,
+    out: usize,
+    waiting: Slab<T>,
+    links: Links,
+    order: List,
+}
+
+impl<T> Window<T> {
+    /// A window that lets `limit` out at a time.
+    pub(crate) fn new(limit: usize) -> Window<T> {
+        Window { limit, out: 0, waiting: Slab::new(), links: Links::default(), order: List::default() }
+    }
+
+    /// One more waits. Answers its name for as long as it does.
+    pub(crate) fn push(&mut self, item: T) -> Key {
+        let key = self.waiting.insert(item);
+        self.links.push(&mut self.order, key);
+        key
+    }
+
+    /// The next one that may go, counted as out until [`Window::on_answer`].
+    pub(crate) fn next(&mut self) -> Option<T> {
+        if self.out == self.limit {
+            return None;
+        }
+        let item = self.withdraw(self.links.first(&self.order)?)?;
+        self.out += 1;
+        Some(item)
+    }
+
+    /// One that was out has been answered, or was not taken.
+    pub(crate) fn on_answer(&mut self) {
+        assert!(self.out > 0, "an answer to something that is not out");
+        self.out -= 1;
+    }
+
+    /// Takes back one that waits; `None` if it has gone out.
+    pub(crate) fn withdraw(&mut self, key: Key) -> Option<T> {
+        let item = self.waiting.remove(key)?;
+        self.links.remove(&mut self.order, key);
+        Some(item)
+    }
+
+    /// Takes back all that wait, in order.
+    pub(crate) fn withdraw_all(&mut self) -> Vec<T> {
+        std::iter::from_fn(|| self.withdraw(self.links.first(&self.order)?)).collect()
+    }
+}
 
 /// See the module.
 pub(super) struct Port {

@@ -1,7 +1,20 @@
 //! Memory for data that is read, and for replies of controllers; and the sessions whose reads wait for it.
 //!
-//! The right to hold it is a permit (`account`), which comes back when it is dropped; of what was read, the session keeps it (`lent`). What is noted here is that some came back, so that
-//! those who wait are served once a turn, and not for every buffer.
+//! The right to hold it is a permit (`account`), which comes back when it is dropped. [`ReadMemory`] notes that some came back, so that
+//! those who wait are served once a turn, and not for every buffer. Data that was read is on its way to the host in buffers that the
+//! connection has, and the session keeps the permits for them ([`ReadPermits`]):
+//!
+//! ```text
+//!   read done ─ lend(permit) ─► lent ─ buffers were sent: return_bytes ─► returned ─┬─ take: the next reads of this turn
+//!                                 └─ the connection is closed: all of it             └─ settle, once a turn: the account
+//! ```
+//!
+//! So no permit travels with the data: neither is it counted for every read, nor do two threads count the same. What comes back while the
+//! next reads arrive is theirs, without asking the account: the session would get it anyway, as those who wait for memory are served later in
+//! the turn.
+//!
+//! Holds: nothing is counted when all buffers are back, or the connection is closed (`tests/bounds.rs`, `tests/threads.rs`;
+//!        `what_comes_back_is_had_again_or_given_back`).
 
 use super::sessions::Session;
 use crate::account::Permit;
@@ -94,5 +107,89 @@ impl ReadMemory {
     /// Takes the session that has waited longest out of the list.
     pub(super) fn next_waiting(&mut self) -> Option<Key> {
         self.waiting.pop_front()
+    }
+}
+
+/// The permits of a session for data that its connection has.
+#[derive(Default)]
+pub(super) struct ReadPermits {
+    /// For all that is lent, and for what has come back in this turn.
+    permit: Option<Permit>,
+    /// Bytes that have come back in this turn.
+    returned: u64,
+}
+
+impl ReadPermits {
+    /// Data goes to the connection.
+    #[inline]
+    pub(super) fn lend(&mut self, permit: Permit) {
+        match &mut self.permit {
+            Some(all) => all.absorb(permit).expect("all reads of a session are of one account"),
+            None => self.permit = Some(permit),
+        }
+    }
+
+    /// Buffers of so many bytes are back. Answers whether these are the first of this turn: then [`ReadPermits::settle`] has to follow.
+    pub(super) fn return_bytes(&mut self, bytes: u64) -> bool {
+        // The connection may have been closed meanwhile, which gave all of it back.
+        let bytes = if self.permit.is_some() { bytes } else { 0 };
+        let is_first = self.returned == 0 && bytes > 0;
+        self.returned += bytes;
+        is_first
+    }
+
+    /// The permit for a read, out of what has come back in this turn.
+    #[inline]
+    pub(super) fn take(&mut self, size: u64) -> Option<Permit> {
+        let permit = self.permit.as_mut().filter(|_| self.returned >= size)?;
+        self.returned -= size;
+        Some(permit.split(size))
+    }
+
+    /// Gives what has come back, and was not taken, to the account.
+    pub(super) fn settle(&mut self) {
+        if let Some(permit) = &mut self.permit {
+            permit.give_back(std::mem::take(&mut self.returned));
+        }
+    }
+
+    /// The connection is closed: nothing is lent to it.
+    pub(super) fn close(&mut self) {
+        *self = ReadPermits::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::{Account, Accounts, ConnectionAccount, HostAccount, Supply};
+    use std::net::Ipv4Addr;
+    use units::Bytes;
+
+    #[test]
+    fn what_comes_back_is_had_again_or_given_back() {
+        let supply = Supply { limit: Bytes::mib(4), floor_max: Bytes::ZERO, first: Bytes::ZERO };
+        let mut accounts = Accounts::new([supply; 4]);
+        let payer = accounts.payer(None, Ipv4Addr::LOCALHOST.into());
+        let account = ConnectionAccount::new(Bytes::mib(1), HostAccount::new(None), payer);
+        let read = || account.take(Account::Read, 4096).expect("there is room");
+        let held = || accounts.held(Account::Read);
+        let mut permits = ReadPermits::default();
+        assert!(permits.take(4096).is_none(), "nothing was lent");
+        (0..3).for_each(|_| permits.lend(read()));
+        assert!(permits.take(4096).is_none(), "nothing has come back");
+        assert!(permits.return_bytes(4096) && !permits.return_bytes(4096));
+        assert!(permits.take(16384).is_none(), "less has come back");
+        let again = permits.take(4096).expect("so much has come back");
+        assert_eq!(held(), 3 * 4096);
+        permits.settle();
+        assert_eq!(held(), 2 * 4096, "one is lent, one is read");
+        permits.lend(again);
+        permits.close();
+        assert_eq!(held(), 0);
+        assert!(!permits.return_bytes(4096), "of the connection that was closed");
+        assert!(permits.take(4096).is_none());
+        permits.settle();
+        assert_eq!(held(), 0);
     }
 }

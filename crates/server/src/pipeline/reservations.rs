@@ -2,8 +2,8 @@
 //!
 //! Elsewhere: when a command is answered is decided by the subsystem; files are `state`.
 
-use super::homes::Home;
 use super::message::ToPipeline;
+use crate::home::Home;
 use crate::mailbox::Mailbox;
 use crate::state::{Keeper, NamespaceName, ToStore};
 use nvme::subsystem::SavedReservations;
@@ -54,7 +54,10 @@ impl Storing {
         let uuid = home.subsystem.namespaces().find(|(other, ..)| *other == nsid).map(|(_, _, uuid)| uuid);
         let (Some(uuid), Some(pipeline)) = (uuid, answers.cloned()) else { return false };
         let namespace = NamespaceName { subsystem: home.subsystem.nqn().as_str().to_owned(), uuid };
-        keeper.store(ToStore { namespace, saved, pipeline, subsystem, nsid, ticket })
+        let answer = Box::new(move |is_stored| {
+            pipeline.tell(ToPipeline::Stored { subsystem, nsid, ticket, is_stored });
+        });
+        keeper.store(ToStore { namespace, nsid, saved, answer })
     }
 
     /// The state directory has a copy, or not. The subsystem may have gone meanwhile.

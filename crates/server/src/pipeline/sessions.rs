@@ -3,21 +3,28 @@
 //! An IO is in the list of its *lane* (its session's IOs in its namespace) from its start to its end. A read that has no memory yet is in
 //! the list of its session's waiting reads, too.
 //!
+//! Whoever waits for some IOs of a lane (another host that preempted this one, an operator who removes the namespace) waits for those
+//! that had come by then: so it is enough to note how far that was, and to look at the oldest one that has not ended.
+//!
+//! ```text
+//!   IOs:     17 ─ 19 ─ 23 ─ 24 ─ 30          fences:  (25, A) ─ (28, B)
+//!            └ on the device      └ came after both: nobody waits for it
+//! ```
+//!
 //! Holds: a session is there until its last IO has ended, so its IOs always find it.
-//! Elsewhere: how a session begins is `handover`, how it ends `closing`; a lane is `lanes`.
+//! Elsewhere: how a session begins is `handover`, how it ends `closing`; who waits for a lane, and for what, is `fence`.
 
 use super::admission::Admission;
-use super::lanes::{Lane, Lanes};
-use super::lent::Lent;
-use super::wires::{Route, Wire};
+use super::reads::ReadPermits;
+use super::wires::Wire;
 use crate::account::{Account, ConnectionAccount, Permit};
 use crate::connections::load::Burden;
 use crate::intrusive_list::{Links, List};
 use crate::replies::Backlog;
 use crate::slab::{Key, Slab};
 use nvme::subsystem::Connected;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use units::TenantId;
@@ -26,8 +33,6 @@ use units::TenantId;
 pub(super) struct Session {
     /// The connection.
     pub(super) wire: Wire,
-    /// Which thread carries it, or did, if not this one.
-    pub(super) thread: Option<usize>,
     /// What is read for it, and what it is told by controllers, is charged to this.
     pub(super) account: Arc<ConnectionAccount>,
     /// Commands that wait until they may be answered.
@@ -52,7 +57,7 @@ pub(super) struct Session {
     /// Whether it is in the list of those whose reads wait for memory.
     pub(super) waits_for_memory: bool,
     /// What was read and is with the connection.
-    pub(super) lent: Lent,
+    pub(super) read_permits: ReadPermits,
     /// Aborts from it that wait for word of another thread.
     pub(super) aborts: usize,
     /// What it adds to the loads of threads.
@@ -67,8 +72,7 @@ impl Session {
         account: Arc<ConnectionAccount>,
     ) -> Session {
         Session {
-            wire: Wire::Gone,
-            thread: None,
+            wire: Wire::NONE,
             account,
             backlog: Backlog::default(),
             peer,
@@ -82,7 +86,7 @@ impl Session {
             lanes: Lanes::default(),
             waiting: List::default(),
             waits_for_memory: false,
-            lent: Lent::default(),
+            read_permits: ReadPermits::default(),
             aborts: 0,
             burdens: Vec::new(),
         }
@@ -93,22 +97,74 @@ impl Session {
         (self.subsystem, self.controller_id)
     }
 
-    /// The way of its answers.
-    #[inline]
-    pub(super) fn route(&self) -> Route {
-        Route { wire: self.wire, thread: self.thread }
-    }
-
     /// The right to hold so many bytes that are going to be read for it.
     #[inline]
     pub(super) fn permit_read(&mut self, size: u64) -> Option<Permit> {
-        self.lent.take(size).or_else(|| self.account.take(Account::Read, size))
+        self.read_permits.take(size).or_else(|| self.account.take(Account::Read, size))
     }
 
     /// Whether reads of it wait for memory.
     #[inline]
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+}
+
+/// The IOs of a connection in one namespace.
+#[derive(Default)]
+struct Lane {
+    /// Those that have not ended.
+    ios: List,
+    /// Who waits for all that came before which moment, earliest first: the moment is a number of IOs started.
+    fences: VecDeque<(u64, Key)>,
+    /// What came before this was taken back as far as that was possible.
+    refused_before: u64,
+}
+
+/// All lanes of a connection: one for each namespace that it has used. A lane keeps its place.
+#[derive(Default)]
+struct Lanes {
+    lanes: Vec<(u32, Lane)>,
+    /// Places in `lanes`, by namespace.
+    sorted: Vec<u32>,
+    /// The place that was asked for last: most connections use one namespace.
+    latest: usize,
+}
+
+impl Lanes {
+    /// The lane of a namespace, if there is one.
+    fn get(&mut self, nsid: u32) -> Option<&mut Lane> {
+        let place = self.find(nsid).ok()?;
+        Some(&mut self.lanes[place].1)
+    }
+
+    /// The lane at a place.
+    fn at(&mut self, place: usize) -> &mut Lane {
+        &mut self.lanes[place].1
+    }
+
+    /// The place of a namespace's lane, which is made if there is none.
+    #[inline]
+    fn place_of(&mut self, nsid: u32) -> usize {
+        if self.lanes.get(self.latest).is_none_or(|(latest, _)| *latest != nsid) {
+            self.latest = self.find(nsid).unwrap_or_else(|index| {
+                self.sorted.insert(index, self.lanes.len() as u32);
+                self.lanes.push((nsid, Lane::default()));
+                self.lanes.len() - 1
+            });
+        }
+        self.latest
+    }
+
+    /// All of them, with their namespaces.
+    fn iter(&self) -> impl Iterator<Item = (u32, &Lane)> {
+        self.lanes.iter().map(|(nsid, lane)| (*nsid, lane))
+    }
+
+    /// The place of a namespace's lane, or where it belongs in `sorted`.
+    fn find(&self, nsid: u32) -> Result<usize, usize> {
+        let nsid_at = |place: &u32| self.lanes[*place as usize].0;
+        self.sorted.binary_search_by_key(&nsid, nsid_at).map(|index| self.sorted[index] as usize)
     }
 }
 
@@ -170,19 +226,19 @@ impl Sessions {
     }
 
     /// Completions on all queues of the controller of `key` carry credits from now on, or no longer. Each of them is told.
-    pub(super) fn set_credits(&mut self, key: Key, is_enabled: bool, mut tell: impl FnMut(Route)) {
+    pub(super) fn set_credits(&mut self, key: Key, is_enabled: bool, mut tell: impl FnMut(Wire)) {
         let Some(session) = self.table.get(key) else { return };
         let controller = (session.subsystem, session.controller_id);
         for queue in self.queues_of.get(&controller).into_iter().flatten() {
             let Some(session) = self.table.get_mut(*queue) else { continue };
             session.credits = is_enabled;
-            tell(session.route());
+            tell(session.wire);
         }
     }
 
     /// Takes out a session whose connection and IOs have gone.
     pub(super) fn remove_if_done(&mut self, key: Key) -> Option<Session> {
-        self.table.get(key).filter(|session| session.wire == Wire::Gone && session.ios == 0)?;
+        self.table.get(key).filter(|session| session.wire.is_gone() && session.ios == 0)?;
         let session = self.table.remove(key)?;
         if let Entry::Occupied(mut queues) = self.queues_of.entry((session.subsystem, session.controller_id))
         {

@@ -1,6 +1,7 @@
 //! One turn of the loop: wait; take all events; run the switch; answer; send one batch per connection and thread.
 //!
-//! Everything is done for as many connections and IOs as have come together, so that a busy thread makes few system calls.
+//! Everything is done for as many connections and IOs as have come together, so that a busy thread makes few system calls. A thread that has much to do at once goes
+//! back to its connections after [`TURN_MAX`].
 
 use super::closing::Ending;
 use super::commands::Commands;
@@ -11,15 +12,41 @@ use crate::connections::SocketEnd;
 use crate::log_throttle::Suppressed;
 use crate::missed::MissedTime;
 use crate::slab::Key;
+use crate::stats::TurnStats;
 use nvme::subsystem::Output;
 use reactor::{Clock, Event};
 use std::io;
 use tracing::{debug, warn};
-use units::Instant;
+use units::{Instant, Nanos};
 
 /// What the switch waits for may be over before a turn ends, as when tokens come quickly. So often it is run again for that before
 /// replies are sent: each of them takes a system call and a segment that others could have shared.
 const WAITS_PER_TURN_MAX: u32 = 4;
+
+/// The longest that a turn runs its switch again for steps that are left. Other connections wait meanwhile. A run has
+/// [`Turn::STEPS_MAX`](sched::Turn::STEPS_MAX) steps, so a turn is longer by one run at most.
+const TURN_MAX: Nanos = Nanos::micros(500);
+
+/// Turns that had more to do than one turn may.
+#[derive(Default)]
+pub(super) struct Turns(TurnStats);
+
+impl Turns {
+    /// Whether a turn that `began` then ends now, though there is more to do.
+    pub(super) fn ends(&mut self, began: Instant, now: Instant) -> bool {
+        let took = now.saturating_since(began);
+        if took < TURN_MAX {
+            return false;
+        }
+        self.0.cut += 1;
+        self.0.longest = self.0.longest.max(took);
+        true
+    }
+
+    pub(super) fn stats(&self) -> TurnStats {
+        self.0
+    }
+}
 
 impl Pipeline {
     /// Runs until it is told to end.
@@ -156,7 +183,7 @@ impl Pipeline {
             ToPipeline::Batch(messages) => {
                 messages.into_iter().for_each(|message| self.on_message(now, message));
             }
-            ToPipeline::News(news) => commands.on_news(now, news),
+            ToPipeline::Event(event) => commands.on_connection_event(now, event),
             ToPipeline::Tenant(announcement) => self.on_tenant(now, announcement),
             ToPipeline::Connection(handover) => self.on_handover(now, *handover),
             ToPipeline::Remote(io) => commands.port.on_remote_io(now, io, &mut commands.switch),
@@ -219,7 +246,7 @@ impl Pipeline {
         match slot.owner {
             Origin::Local(_) => unreachable!("it would have been answered"),
             Origin::Remote { from, io } => commands.port.answer(from, io, slot),
-            Origin::House => self.on_flushed(slot.take_result()),
+            Origin::Target => self.on_flushed(slot.take_result()),
             Origin::Wipe(wipe) => {
                 let goes_on = self.phase == Phase::Running;
                 self.wipes.on_part(now, &mut commands.switch, (wipe, slot.take_result()), goes_on);
@@ -284,5 +311,19 @@ impl Pipeline {
         while let Some(Suppressed { address, subject, count }) = self.commands.log_throttle.poll(now) {
             warn!(?address, device = %self.name, "{subject}: {count} more in the last seconds");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_ends_by_time_and_the_longest_is_known() {
+        let mut turns = Turns::default();
+        assert!(!turns.ends(Instant(5), Instant(5) + TURN_MAX.saturating_sub(Nanos(1))));
+        assert!(turns.ends(Instant(5), Instant(5) + TURN_MAX + Nanos(2)));
+        assert!(turns.ends(Instant(9), Instant(9) + TURN_MAX));
+        assert_eq!(turns.stats(), TurnStats { cut: 2, longest: TURN_MAX + Nanos(2) });
     }
 }

@@ -12,7 +12,7 @@
 use super::Origin;
 use crate::slab::{Key, Slab};
 use crate::switch::{ByteRange, Failure, IoSlot, Switch, Work};
-use crate::tenants::HOUSE;
+use crate::tenants::TARGET;
 use sched::Priority;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -85,7 +85,7 @@ impl Wipes {
         let range = ByteRange { offset: wipe.range.offset + wipe.erased, length: left.min(PART) };
         // The flush at the end is for all parts.
         let work = Work::WriteZeroes { range, durable: range.length == left };
-        let slot = IoSlot::new(HOUSE, Priority::default(), work, Origin::Wipe(key));
+        let slot = IoSlot::new(TARGET, Priority::default(), work, Origin::Wipe(key));
         let io = switch.ios.insert(slot);
         switch.arrive(now, io);
         wipe.part = Part { io, length: range.length };

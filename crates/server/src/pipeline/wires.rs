@@ -20,36 +20,51 @@ use nvme::spec::Cqe;
 use reactor::{IoBuffer, Reactor};
 use units::{Bytes, Instant, Nanos};
 
-/// The way to a session's connection.
+/// The way to a session's connection. A thread stays known when the connection has gone: data of commands goes back to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
     /// This thread carries it.
     Here(Key),
-    /// On its way to another thread, which then tells its name there.
-    Opening,
+    /// On its way to another thread, which then sends its name there.
+    Opening { thread: usize },
     /// As before, and closed meanwhile.
-    Unwanted,
+    CloseWhenOpen { thread: usize },
     /// Another thread carries it.
-    There(Key),
-    /// Another thread was told to close it.
-    Closing,
-    /// Nothing comes of it any more.
-    Gone,
+    There { thread: usize, connection: Key },
+    /// Another thread is closing it.
+    Closing { thread: usize },
+    /// Nothing comes of it any more. The thread is the one that carried it, if that was another one.
+    Gone { thread: Option<usize> },
 }
 
 impl Wire {
-    /// Whether its host is to be answered.
-    pub(super) fn is_open(self) -> bool {
-        matches!(self, Wire::Here(_) | Wire::Opening | Wire::There(_))
-    }
-}
+    /// The wire of a session without a connection.
+    pub(super) const NONE: Wire = Wire::Gone { thread: None };
 
-/// The way of an answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Route {
-    pub(super) wire: Wire,
-    /// Which thread carries the connection, if not this one.
-    pub(super) thread: Option<usize>,
+    /// Whether its host is to be answered.
+    #[inline]
+    pub(super) fn is_open(self) -> bool {
+        matches!(self, Wire::Here(_) | Wire::Opening { .. } | Wire::There { .. })
+    }
+
+    /// Whether nothing comes of it any more.
+    #[inline]
+    pub(super) fn is_gone(self) -> bool {
+        matches!(self, Wire::Gone { .. })
+    }
+
+    /// The other thread that carries the connection, or did; `None` is this one.
+    #[inline]
+    pub(super) fn thread(self) -> Option<usize> {
+        match self {
+            Wire::Here(_) => None,
+            Wire::Opening { thread }
+            | Wire::CloseWhenOpen { thread }
+            | Wire::There { thread, .. }
+            | Wire::Closing { thread } => Some(thread),
+            Wire::Gone { thread } => thread,
+        }
+    }
 }
 
 /// See the module.
@@ -106,10 +121,10 @@ impl Wires {
 
     /// Sends a completion.
     #[inline]
-    pub(super) fn send(&mut self, route: Route, cqe: Cqe) {
-        match (route.wire, route.thread) {
-            (Wire::Here(connection), _) => self.here.reply(connection, cqe),
-            (Wire::There(connection), Some(thread)) => {
+    pub(super) fn send(&mut self, wire: Wire, cqe: Cqe) {
+        match wire {
+            Wire::Here(connection) => self.here.reply(connection, cqe),
+            Wire::There { thread, connection } => {
                 self.threads.tell(thread, ToConnections::Done { connection, cqe, back: None });
             }
             // Nobody is there to be answered.
@@ -121,50 +136,50 @@ impl Wires {
     #[inline]
     pub(super) fn send_and_give(
         &mut self,
-        route: Route,
+        wire: Wire,
         cqe: Cqe,
         (buffer, permit): (Option<IoBuffer>, Option<Permit>),
         reads: &mut ReadMemory,
     ) {
-        match (route.wire, route.thread, permit) {
-            (Wire::There(connection), Some(thread), Some(permit)) if permit.is_of_arrival() => {
+        match (wire, permit) {
+            (Wire::There { thread, connection }, Some(permit)) if permit.is_of_arrival() => {
                 let back = Some((buffer, permit));
                 return self.threads.tell(thread, ToConnections::Done { connection, cqe, back });
             }
             // A read that brings nothing.
-            (_, _, Some(permit)) if !permit.is_of_arrival() => reads.give(None, Some(permit)),
-            (_, thread, permit) if buffer.is_some() || permit.is_some() => {
-                self.give_arrival(thread, buffer, permit);
+            (_, Some(permit)) if !permit.is_of_arrival() => reads.give(None, Some(permit)),
+            (_, permit) if buffer.is_some() || permit.is_some() => {
+                self.give_arrival(wire, buffer, permit);
             }
             _ => {}
         }
-        self.send(route, cqe);
+        self.send(wire, cqe);
     }
 
     /// Sends what was read and its completion. If nobody is there to have it, it is taken back.
     #[inline]
-    pub(super) fn send_read(&mut self, route: Route, cqe: Cqe, buffer: IoBuffer, reads: &mut ReadMemory) {
+    pub(super) fn send_read(&mut self, wire: Wire, cqe: Cqe, buffer: IoBuffer, reads: &mut ReadMemory) {
         let length = buffer.len() as u32;
-        self.send_data(route, cqe, Payload::Lent(buffer), length, reads);
+        self.send_data(wire, cqe, Payload::Lent(buffer), length, reads);
     }
 
     /// Sends a page of a controller, `length` bytes long, and its completion. If nobody is there to have it, it is taken back.
     pub(super) fn send_page(
         &mut self,
-        route: Route,
+        wire: Wire,
         cqe: Cqe,
         (page, permit): (Vec<u8>, Permit),
         length: u32,
         reads: &mut ReadMemory,
     ) {
-        self.send_data(route, cqe, Payload::Page(page, permit), length, reads);
+        self.send_data(wire, cqe, Payload::Page(page, permit), length, reads);
     }
 
     #[inline]
-    fn send_data(&mut self, route: Route, cqe: Cqe, data: Payload, length: u32, reads: &mut ReadMemory) {
-        let left = match (route.wire, route.thread) {
-            (Wire::Here(connection), _) => self.here.reply_with_data(connection, cqe, data, length),
-            (Wire::There(connection), Some(thread)) => {
+    fn send_data(&mut self, wire: Wire, cqe: Cqe, data: Payload, length: u32, reads: &mut ReadMemory) {
+        let left = match wire {
+            Wire::Here(connection) => self.here.reply_with_data(connection, cqe, data, length),
+            Wire::There { thread, connection } => {
                 let from = self.pipeline;
                 self.threads.tell(thread, ToConnections::Data { connection, cqe, data, length, from });
                 None
@@ -177,34 +192,29 @@ impl Wires {
     }
 
     /// The data of a command that needs no device, or none any more, goes back to the thread that it came from.
-    pub(super) fn give_back(&mut self, thread: Option<usize>, payload: Option<Payload>) {
+    pub(super) fn give_back(&mut self, wire: Wire, payload: Option<Payload>) {
         if let Some((buffer, permit)) = payload.map(Payload::into_parts) {
-            self.give_arrival(thread, buffer, permit);
+            self.give_arrival(wire, buffer, permit);
         }
     }
 
     /// As `give_back`, of what a payload was made of.
-    pub(super) fn give_arrival(
-        &mut self,
-        thread: Option<usize>,
-        buffer: Option<IoBuffer>,
-        permit: Option<Permit>,
-    ) {
-        match (thread, permit) {
+    pub(super) fn give_arrival(&mut self, wire: Wire, buffer: Option<IoBuffer>, permit: Option<Permit>) {
+        match (wire.thread(), permit) {
             (Some(thread), Some(permit)) => self.threads.tell(thread, ToConnections::Back(buffer, permit)),
             (_, permit) => self.here.give(buffer, permit),
         }
     }
 
     /// Completions carry credits from now on, or no longer. A connection that is not open yet is told when it is.
-    pub(super) fn set_credits(&mut self, route: Route, is_enabled: bool) {
-        match (route.wire, route.thread) {
-            (Wire::Here(connection), _) => {
+    pub(super) fn set_credits(&mut self, wire: Wire, is_enabled: bool) {
+        match wire {
+            Wire::Here(connection) => {
                 if let Some(connection) = self.here.get(connection) {
                     connection.set_credits(is_enabled);
                 }
             }
-            (Wire::There(connection), Some(thread)) => {
+            Wire::There { thread, connection } => {
                 self.threads.tell(thread, ToConnections::Credits { connection, is_enabled });
             }
             _ => {}
@@ -229,19 +239,20 @@ impl Wires {
     }
 
     /// Closes a connection that is open, and answers what is left of the way to it.
-    pub(super) fn close(&mut self, route: Route, reactor: &mut Reactor, reads: &mut ReadMemory) -> Wire {
-        match (route.wire, route.thread) {
-            (Wire::Here(connection), _) => {
+    pub(super) fn close(&mut self, wire: Wire, reactor: &mut Reactor, reads: &mut ReadMemory) -> Wire {
+        match wire {
+            Wire::Here(connection) => {
                 let give = |buffer, permit| reads.give(buffer, permit);
                 self.here.close(connection, SocketEnd::AsTold, reactor, give);
                 reads.note_came_back();
-                Wire::Gone
+                Wire::NONE
             }
-            (Wire::There(connection), Some(thread)) => {
+            Wire::There { thread, connection } => {
                 self.threads.tell(thread, ToConnections::Close { connection });
-                Wire::Closing
+                Wire::Closing { thread }
             }
-            _ => Wire::Unwanted,
+            Wire::Opening { thread } => Wire::CloseWhenOpen { thread },
+            closed @ (Wire::CloseWhenOpen { .. } | Wire::Closing { .. } | Wire::Gone { .. }) => closed,
         }
     }
 

@@ -29,8 +29,6 @@ mod trust;
 pub use error::StateError;
 pub(crate) use logs::LogRecord;
 
-use crate::mailbox::Mailbox;
-use crate::pipeline::message::ToPipeline;
 use file::StateFile;
 use nvme::subsystem::SavedReservations;
 use sched::Learnt;
@@ -117,16 +115,12 @@ enum Request {
 pub(crate) struct ToStore {
     /// The namespace.
     pub(crate) namespace: NamespaceName,
+    /// The number of the namespace in its subsystem, for the log.
+    pub(crate) nsid: u32,
     /// The reservations; `None` removes the file.
     pub(crate) saved: Option<SavedReservations>,
-    /// The pipeline that gets [`ToPipeline::Stored`].
-    pub(crate) pipeline: Mailbox<ToPipeline>,
-    /// The subsystem's slot there.
-    pub(crate) subsystem: usize,
-    /// The namespace's number there.
-    pub(crate) nsid: u32,
-    /// The subsystem's number for this copy.
-    pub(crate) ticket: u64,
+    /// Called by the keeper's thread when the reservations are on the disk (true) or cannot be stored (false).
+    pub(crate) answer: Box<dyn FnOnce(bool) + Send>,
 }
 
 /// The handle of the state directory's thread.
@@ -141,7 +135,7 @@ impl Keeper {
         answered.recv().unwrap_or(Err(StateError::Gone))
     }
 
-    /// Stores reservations, and tells the pipeline. False if the thread has ended.
+    /// Stores reservations, and calls `answer` afterwards. Returns false if the thread has ended.
     pub(crate) fn store(&self, to_store: ToStore) -> bool {
         self.0.send(Request::Store(Box::new(to_store))).is_ok()
     }
@@ -304,7 +298,7 @@ impl Files {
     }
 
     fn store(&mut self, to_store: ToStore) {
-        let ToStore { namespace, saved, pipeline, subsystem, nsid, ticket } = to_store;
+        let ToStore { namespace, nsid, saved, answer } = to_store;
         let file = self.open.get_mut(&namespace);
         let result = match file {
             Some(file) => file.store(saved.as_ref()),
@@ -319,6 +313,6 @@ impl Files {
                 error!(subsystem, nsid, count, %error, "a change of reservations cannot be stored: the command fails and changes nothing");
             }
         }
-        pipeline.tell(ToPipeline::Stored { subsystem, nsid, ticket, is_stored: result.is_ok() });
+        answer(result.is_ok());
     }
 }

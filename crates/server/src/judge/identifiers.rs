@@ -5,8 +5,7 @@
 //!
 //! Holds: `two_namespaces_never_share_an_identifier` in `config/tests.rs`.
 
-use super::Config;
-use super::problem::Problem;
+use crate::config::{Config, Problem};
 use crate::identity::Identifiers;
 use std::collections::HashMap;
 

@@ -8,14 +8,17 @@
 //!
 //! Holds: what is refused here is refused by `gimbal serve` too. The reverse is true except for what only opening a device or an
 //!        address shows (`the_check_and_the_start_refuse_the_same` in `crates/gimbal/tests/judgement.rs`).
-//! Elsewhere: what must hold between the fields is `check`.
+//! Elsewhere: what must hold between the fields is `config`'s `check`.
 
-use super::problem::Problem;
-use super::*;
+use crate::config::{
+    AllowedHosts, Backing, Config, DeviceConfig, DeviceKind, EmulatedConfig, Overcommit, Problem,
+    TenantConfig,
+};
 use crate::device::{self, Identity};
 use crate::policy::{self, PolicyError};
 use sched::{DeviceConstants, Percentile, Scheduler};
 use std::path::PathBuf;
+use units::ByteRate;
 
 /// Every problem with what `config` names, with fields but without lines.
 pub(super) fn problems(config: &Config) -> Vec<Problem> {
