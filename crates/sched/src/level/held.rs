@@ -16,6 +16,8 @@ pub(super) struct Held {
     /// By tenant: whether it is in one of them.
     waits: Vec<bool>,
     tenants: usize,
+    /// Whether an objective keeps each class waiting now.
+    closed: [bool; 2],
 }
 
 impl Held {
@@ -44,13 +46,31 @@ impl Held {
         self.tenants += 1;
     }
 
+    /// Sets which classes an objective keeps waiting.
+    #[inline]
+    pub(super) fn set_closed(&mut self, closed: [bool; 2]) {
+        self.closed = closed;
+    }
+
+    /// Whether an objective keeps any class waiting.
+    #[inline]
+    pub(super) fn is_any_closed(&self) -> bool {
+        self.closed != [false; 2]
+    }
+
+    /// Whether an objective keeps this class waiting.
+    #[inline]
+    pub(super) fn is_closed(&self, class: usize) -> bool {
+        self.closed[class]
+    }
+
     /// The one that has waited longest, of a class that is not closed.
     #[inline]
-    pub(super) fn first(&self, closed: [bool; 2]) -> Option<TenantId> {
+    pub(super) fn first(&self) -> Option<TenantId> {
         if self.tenants == 0 {
             return None;
         }
-        let of = |class: usize| self.queues[class].front().filter(|_| !closed[class]);
+        let of = |class: usize| self.queues[class].front().filter(|_| !self.closed[class]);
         of(0).or(of(1)).copied()
     }
 
@@ -81,14 +101,17 @@ mod tests {
     fn the_first_of_an_open_class_goes_first() {
         let mut held = Held::default();
         held.grow(4);
-        assert!(held.is_empty() && held.first([false; 2]).is_none());
+        assert!(held.is_empty() && held.first().is_none());
         [(1, 3), (0, 0), (0, 2)].into_iter().for_each(|(class, id)| held.push(class, TenantId(id)));
-        assert_eq!(held.first([false; 2]), Some(TenantId(0)));
-        assert_eq!(held.first([true, false]), Some(TenantId(3)));
-        assert_eq!(held.first([true; 2]), None);
+        assert_eq!(held.first(), Some(TenantId(0)));
+        held.set_closed([true, false]);
+        assert_eq!(held.first(), Some(TenantId(3)));
+        held.set_closed([true; 2]);
+        assert_eq!(held.first(), None);
+        held.set_closed([false; 2]);
         held.release(TenantId(1));
         held.release(TenantId(0));
-        assert_eq!((held.first([false; 2]), held.contains(TenantId(0))), (Some(TenantId(2)), false));
+        assert_eq!((held.first(), held.contains(TenantId(0))), (Some(TenantId(2)), false));
         held.release(TenantId(2));
         held.release(TenantId(3));
         assert!(held.is_empty() && !held.waits(1));

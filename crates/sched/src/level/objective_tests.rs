@@ -64,21 +64,21 @@ fn an_objective_that_needs_nothing_costs_nothing() {
     with.run([0, 256], Nanos::secs(5));
     let view = state(&with);
     assert_eq!((view.state, view.left_to_others), (ObjectiveState::Kept, [100; 2]));
-    assert!(!with.policy.drr.rules().is_squeezed);
+    assert!(!with.policy.drr.rules().limit.is_squeezed());
 }
 
 #[test]
 fn an_idle_tenant_squeezes_nobody() {
     let mut ssd = ssd(Some(Nanos::micros(45)));
     ssd.run([0, 256], Nanos::secs(5));
-    assert!(ssd.policy.drr.rules().is_squeezed, "{:?}", state(&ssd));
+    assert!(ssd.policy.drr.rules().limit.is_squeezed(), "{:?}", state(&ssd));
     ssd.asks_every = None;
     ssd.run([0, 0], Nanos::secs(2));
-    assert!(!ssd.policy.drr.rules().is_squeezed);
+    assert!(!ssd.policy.drr.rules().limit.is_squeezed());
     // It is squeezed from the first IO on when the tenant is back.
     ssd.asks_every = Some(Nanos::millis(1));
     ssd.run([0, 0], Nanos::millis(2));
-    assert!(ssd.policy.drr.rules().is_squeezed);
+    assert!(ssd.policy.drr.rules().limit.is_squeezed());
 }
 
 /// A read takes longer than the bound: nothing helps. Then the SSD recovers.
@@ -90,7 +90,7 @@ fn a_lost_objective_squeezes_nobody_and_is_tried_again() {
     ssd.run([0, 256], Nanos::secs(7));
     let view = state(&ssd);
     assert_eq!((view.state, view.left_to_others), (ObjectiveState::Lost, [100; 2]), "{view:?}");
-    assert!(!ssd.policy.drr.rules().is_squeezed);
+    assert!(!ssd.policy.drr.rules().limit.is_squeezed());
     ssd.read = Nanos::micros(3);
     ssd.run([0, 0], Nanos::secs(12));
     assert_eq!(state(&ssd).state, ObjectiveState::Kept, "{:?}", state(&ssd));
@@ -157,9 +157,9 @@ fn an_objective_that_goes_leaves_nothing_behind() {
     let mut ssd = ssd(Some(Nanos::micros(200)));
     ssd.run([0, 256], Nanos::secs(3));
     ssd.policy.set_share(ssd.now, READER, Share::EQUAL);
-    assert!(ssd.policy.objectives.is_none());
+    assert!(!ssd.policy.promises.are_any());
     ssd.run([0, 0], Nanos::secs(1));
-    assert!(!ssd.policy.drr.rules().is_squeezed);
+    assert!(!ssd.policy.drr.rules().limit.is_squeezed());
     let rules = ssd.policy.drr.rules();
     assert!(rules.held.is_empty() || rules.probe.is_some());
 }

@@ -1,7 +1,9 @@
 //! Level, before an SSD that takes a fixed time for each kind of IO.
 
 extern crate std;
+use super::probe::Probe;
 use super::*;
+use crate::Mark;
 use crate::{IoId, Priority};
 use std::collections::VecDeque;
 use std::vec::Vec;
