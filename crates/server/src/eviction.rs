@@ -42,7 +42,7 @@ impl EvictionSet {
         self.count(origin, count + 1);
     }
 
-    /// Removes `key`, if it is there.
+    /// Removes `key`, if it is in the list.
     pub(crate) fn remove(&mut self, key: Key) {
         let Some((origin, at)) = self.members.remove(&key) else { return };
         self.by_time.remove(&(at, key));

@@ -22,7 +22,7 @@ use crate::quota::Origin;
 use crate::slab::Key;
 use units::{Instant, Nanos};
 
-/// What a connection has to send next.
+/// The next message that a connection has to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handshake {
     /// ICReq has not arrived.
@@ -95,7 +95,7 @@ impl Handshakes {
         }
     }
 
-    /// Removes `key`, if it is there.
+    /// Removes `key`, if it is in the list.
     pub(crate) fn remove(&mut self, key: Key) {
         [&mut self.all, &mut self.awaiting_icreq, &mut self.awaiting_connect]
             .into_iter()
@@ -114,7 +114,7 @@ impl Handshakes {
         self.all.oldest().map(|(until, _)| until)
     }
 
-    /// A connection whose deadline has passed, and what it should have sent.
+    /// A connection whose deadline has passed, and the message that is missing.
     pub(crate) fn overdue(&self, now: Instant) -> Option<(Key, Handshake)> {
         let late = |side: &EvictionSet| side.oldest().filter(|(until, _)| *until <= now).map(|(_, key)| key);
         let silent = late(&self.awaiting_icreq).map(|key| (key, Handshake::AwaitsIcReq));

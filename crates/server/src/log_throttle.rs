@@ -32,7 +32,7 @@ const ADDRESSES_MAX: u32 = 5;
 /// The address under which all others are counted.
 const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// What a line is about.
+/// The subject of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Subject {
     /// A connection became a queue of a controller.
@@ -130,7 +130,7 @@ impl LogThrottle {
         let of_all = self.logged.entry(subject).or_default();
         let is_over = *of_all >= subject.lines_of_all_max();
         let own = self.accounts.get(&(address, subject)).map_or(0, |account| account.logged);
-        // An address that has had all its lines is named with what it has left out; there are few of these.
+        // An address that has used up all its lines is named with the count of suppressed ones; there are few of these.
         let address = if is_over && own < subject.lines_max() { OTHERS } else { address };
         let account = self.accounts.entry((address, subject)).or_default();
         let admitted = !is_over && own < subject.lines_max();

@@ -1,6 +1,6 @@
 //! Messages to another thread's reactor.
 //!
-//! The queue has no limit of its own. Its senders limit what is in it: at most `pipeline::port::REMOTE_OUTSTANDING_MAX` IOs for another SSD are
+//! The queue has no limit of its own. Its senders limit its length: at most `pipeline::port::REMOTE_OUTSTANDING_MAX` IOs for another SSD are
 //! unanswered; hand-overs are within the connection limits; a thread that asks for a snapshot waits for the answer; commands and
 //! replies are limited by the entries of queues. Frequent messages travel in batches (`outbox`).
 //!
@@ -11,18 +11,18 @@ use reactor::Waker;
 use std::marker::PhantomData;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// What mailboxes are made of: the standard library's channel, or loom's in tests that explore interleavings.
+/// The primitives of mailboxes: the standard library's channel, or loom's in tests that explore interleavings.
 pub(crate) trait Channel<M> {
     /// The sending end of a queue.
     type Sender: Clone;
     /// The receiving end.
     type Receiver;
-    /// What wakes the owner.
+    /// The handle that wakes the owner.
     type Waker: Clone;
 
     /// Makes a queue.
     fn queue() -> (Self::Sender, Self::Receiver);
-    /// Adds a message. Returns it if the receiving end is gone.
+    /// Adds a message. Returns it if the receiver was dropped.
     fn send(sender: &Self::Sender, message: M) -> Result<(), M>;
     /// Takes the oldest message, if there is one.
     fn take(receiver: &mut Self::Receiver) -> Option<M>;
@@ -75,14 +75,14 @@ impl<M, L: Channel<M>> Mailbox<M, L> {
         (Mailbox { sender, waker, messages: PhantomData }, Inbox { receiver })
     }
 
-    /// Posts a message and wakes the owner. Returns the message if the owner is gone.
+    /// Posts a message and wakes the owner. Returns the message if the owner has ended.
     pub(crate) fn post(&self, message: M) -> Result<(), M> {
         L::send(&self.sender, message)?;
         L::wake(&self.waker);
         Ok(())
     }
 
-    /// Posts a message; it is dropped if the owner is gone.
+    /// Posts a message; it is dropped if the owner has ended.
     pub(crate) fn tell(&self, message: M) {
         drop(self.post(message));
     }

@@ -212,7 +212,7 @@ enum ToPipeline {
     Io,
 }
 
-/// The acceptor announces a tenant to all pipelines, then hands over its connection, whose IOs go to another pipeline.
+/// The acceptor announces a tenant to all pipelines, then hands over a connection of it. Its IOs go to another pipeline.
 #[test]
 fn a_tenant_is_known_before_its_ios_arrive() {
     explore(3, || {
@@ -307,7 +307,7 @@ fn a_batch_arrives_whole_in_order_or_comes_back() {
     });
 }
 
-/// A message that can wait goes with the next one, or when it is told to: there is no other wake-up for it.
+/// A message that can wait goes with the next one, or when the sender asks for it: there is no other wake-up for it.
 #[test]
 fn what_can_wait_goes_with_the_next_batch_in_order() {
     explore(3, || {

@@ -1,4 +1,4 @@
-//! How the memory of the configuration is divided among the threads.
+//! The division of the configured memory among the threads.
 //!
 //! ```text
 //!   limits.memory ─┬─ half: data that arrives ── in equal parts to all threads that have connections
@@ -7,7 +7,7 @@
 //!
 //! Each part belongs to one thread, so no thread needs a lock to take memory.
 //!
-//! Holds: all parts together are at most what was configured (`the_parts_are_never_more_than_the_whole`).
+//! Holds: all parts together are at most the configured memory (`the_parts_are_never_more_than_the_whole`).
 
 use crate::account::{REPLIES_MAX, Supply};
 use crate::config::Limits;
@@ -16,7 +16,7 @@ use units::Bytes;
 
 /// The guaranteed minimum of a named host for data in capsules: eight of the largest.
 const CAPSULES_FLOOR: Bytes = Bytes::kib(64);
-/// What every host gets even when others have most: for data in capsules, and for other data of IOs.
+/// Memory that every host gets even when others have most: for data in capsules, and for other data of IOs.
 const CAPSULES_FIRST: Bytes = Bytes::kib(16);
 const DATA_FIRST: Bytes = Bytes::kib(256);
 
@@ -56,7 +56,7 @@ impl Memory {
         ]
     }
 
-    /// What one host may have of it, if the configuration limits that.
+    /// The part that one host may have, if the configuration limits that.
     pub(crate) fn of_host(&self, limits: &Limits) -> Option<Bytes> {
         let (part, whole) = (u128::from((self.arrivals + self.reads).get()), u128::from(limits.memory.get()));
         limits.memory_per_host.map(|limit| Bytes((part * u128::from(limit.get()) / whole) as u64))

@@ -6,7 +6,7 @@
 //! limits of hosts that run at that moment are extended by it, and by as long again, at most [`CATCH_UP_MAX`], in which the thread reads what
 //! arrived meanwhile.
 //!
-//! Holds: a host loses no more of its time to a stop than was left until the thread would have gone on by itself
+//! Holds: a host loses no more of its time to a stop than was left until the thread would have continued
 //!        (`time_beyond_the_deadline_is_missed`, `a_stop_in_the_middle_of_a_turn_is_missed_too`); the limits of all parts are extended
 //!        (tests named `..._is_extended`; `crates/gimbal/tests/stopped.rs` stops a target).
 //! Costs: a comparison per turn, without a look at the clock; with missed time a step per connection and controller.
@@ -30,7 +30,7 @@ pub(crate) struct MissedTime {
 }
 
 impl MissedTime {
-    /// For a thread whose first turn begins.
+    /// A clock for a thread whose first turn begins.
     pub(crate) fn new(thread: String, now: Instant) -> MissedTime {
         MissedTime { thread, turn_began: now }
     }

@@ -9,9 +9,9 @@
 //! announced before its first IO arrives. A separate ring for batches would need an order between ring and mailbox, and a second queue
 //! for when it is full. The batch already shares the cost of the mailbox among its messages.
 //!
-//! The users of an outbox limit what is in it: by the entries of the connections' queues, and by the window of `pipeline::port` for IOs of other SSDs.
+//! The users of an outbox limit its content: by the entries of the connections' queues, and by the window of `pipeline::port` for IOs of other SSDs.
 //!
-//! Holds: a message arrives once, in order, or comes back if the other thread is gone
+//! Holds: a message arrives once, in order, or comes back if the other thread has ended
 //!        (`a_batch_arrives_whole_in_order_or_comes_back` in `mailbox`'s interleavings; loom checks it on this code).
 
 use crate::mailbox::{Channel, Mailbox, SystemChannel};
@@ -95,7 +95,7 @@ impl<M: Batched, L: Channel<M>> Outboxes<M, L> {
         }
     }
 
-    /// Has the next flush send what waits, too.
+    /// Includes messages that can wait in the next flush.
     pub(crate) fn send_what_waits(&mut self) {
         for (slot, outbox) in self.outboxes.iter_mut().enumerate() {
             if !outbox.messages.is_empty() && !outbox.is_due {
@@ -116,7 +116,7 @@ impl<M: Batched, L: Channel<M>> Outboxes<M, L> {
         drop(self.push(slot, message));
     }
 
-    /// Sends all batches. Messages to a thread that is gone go to `lost`.
+    /// Sends all batches. Messages to a thread that has ended go to `lost`.
     pub(crate) fn flush(&mut self, mut lost: impl FnMut(usize, M)) {
         for slot in self.due.drain(..) {
             let outbox = &mut self.outboxes[slot];

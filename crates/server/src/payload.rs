@@ -108,7 +108,7 @@ impl Payload {
         }
     }
 
-    /// The pool's buffer and the permit, as far as it has them.
+    /// The pool's buffer and the permit, if it has them.
     pub(crate) fn into_parts(self) -> (Option<IoBuffer>, Option<Permit>) {
         match self {
             Payload::Pooled(buffer, permit) => (Some(buffer), Some(permit)),

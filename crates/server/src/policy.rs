@@ -35,7 +35,7 @@ pub enum PolicyError {
     Calibration(CalibrationError),
 }
 
-/// Makes the scheduler of this row for `device`. What was `learnt` of the device before counts more than the prior of the configuration.
+/// Makes the scheduler of this row for `device`. The model `learnt` before takes precedence over the prior of the configuration.
 ///
 /// # Errors
 /// The profile, the calibration or the prior cannot be read, or the constants do not fit together.
@@ -84,7 +84,7 @@ pub(crate) fn rate_max(device: &DeviceConfig) -> Option<ByteRate> {
     Some(ByteRate(u64::try_from(rate / u128::from(Speed::REAL_TIME.thousandths())).unwrap_or(u64::MAX)))
 }
 
-/// What the profile that the configuration names says of the device.
+/// The knowledge of the device in the profile that the configuration names.
 fn prior(device: &DeviceConfig) -> Result<Option<Learnt>, PolicyError> {
     let Some(file) = &device.scheduler.prior else { return Ok(None) };
     let profile = probe::Profile::load(file).map_err(PolicyError::Prior)?;

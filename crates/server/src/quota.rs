@@ -1,9 +1,9 @@
-//! How many connections a host, and an address, may have; and how many hosts an address may have.
+//! Limits for the connections of a host, and of an address; and for the hosts of an address.
 //!
 //! A client can invent a new host NQN for every connection. It cannot invent IP addresses, because it has to receive the TCP
 //! answers. So a connection is charged to its host if the configuration names the host, and to its address otherwise.
 //!
-//! Connections are granted by the same rule as memory (`account`). A named host has a guaranteed minimum that nobody else can use.
+//! Connections are granted by the same rule as memory (`account`). A named host has a guaranteed minimum that no other host can use.
 //! Of the rest, an address may have up to twice as many as are still free afterwards. The last eighth is reserved for the first few
 //! connections of each address, so that a new address gets some, too.
 //!
@@ -87,7 +87,7 @@ struct OfHost {
 }
 
 impl OfHost {
-    /// What it is guaranteed and does not have, of a minimum of `floor`.
+    /// The missing part of a guaranteed minimum of `floor`.
     fn promised(self, floor: u32) -> u32 {
         floor.saturating_sub(self.held).max(self.kept.min(floor))
     }

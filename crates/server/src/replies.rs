@@ -47,7 +47,7 @@ pub(crate) fn asked_of_controller(sqe: &Sqe, is_admin: bool) -> u64 {
     if is_asked { u64::from(sqe.sgl_length()) } else { 0 }
 }
 
-/// What was paid for the first waiting command.
+/// The payments for the first waiting command.
 #[derive(Debug, Default)]
 pub(crate) struct Owed {
     paid: u64,
@@ -69,7 +69,7 @@ pub(crate) enum Wait {
 pub(crate) struct Backlog {
     /// In the order of arrival. The first one is being paid for.
     pub(crate) commands: VecDeque<Sqe>,
-    /// What was paid for the first one.
+    /// The payments for the first one.
     pub(crate) owed: Owed,
 }
 

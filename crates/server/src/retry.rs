@@ -7,7 +7,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long something may stay in use before that is an error.
+/// Longest time that something may stay in use before that is an error.
 const WAIT: Duration = Duration::from_secs(5);
 /// The time between two attempts.
 const RETRY: Duration = Duration::from_millis(20);

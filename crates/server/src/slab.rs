@@ -1,13 +1,13 @@
 //! A table of values with generational keys.
 //!
-//! A key is the index of a slot and the slot's generation. A completion for a connection that is gone finds nothing, even if the slot
+//! A key is the index of a slot and the slot's generation. A completion for a connection that has ended finds nothing, even if the slot
 //! holds another value by then. Slots are reused, so a table in steady use does not allocate.
 //!
 //! A number that a key was made of has its highest two bits clear, however often a slot was reused: devices mark their own operations there.
 //!
 //! Holds: a stale key finds nothing (`a_stale_key_finds_nothing`); the highest bits of a key stay clear (`the_highest_bits_of_a_key_stay_clear`).
 
-/// After so many lives of a slot its keys begin again: 18 minutes, at a million lives a second. A key that finds nothing is not kept for so long.
+/// Number of generations of a slot before its keys repeat: 18 minutes, at a million a second. No unused key is kept that long.
 const LIVES: u32 = 1 << 30;
 
 /// Names a value of one [`Slab`], as a single number: generation above, index below.
@@ -69,7 +69,7 @@ impl<T> Slab<T> {
         self.insert_with(|_| value)
     }
 
-    /// Puts in the value that `make` makes of its key. It is made where it stays, as far as the compiler can do that.
+    /// Inserts the value that `make` makes of its key. It is built in place, if the compiler can do that.
     #[inline]
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(Key) -> T) -> Key {
         let index = self.free.pop().unwrap_or_else(|| self.grow());
@@ -141,7 +141,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// How many entries of tables were looked at on this thread: what tests compare instead of times.
+/// Number of table entries visited on this thread, which tests compare instead of times.
 #[cfg(test)]
 pub(crate) mod steps {
     use std::cell::Cell;

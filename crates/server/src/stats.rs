@@ -9,18 +9,18 @@ use units::{Bytes, Instant, Nanos};
 pub struct Stats {
     /// In the order of the configuration.
     pub ssds: Vec<SsdStats>,
-    /// SSDs whose threads did not answer in time: a device hangs in the kernel.
+    /// SSDs whose threads did not reply in time: a device hangs in the kernel.
     pub silent: Vec<SilentSsd>,
     /// Threads that carry connections and have no SSD.
     pub threads: Vec<ThreadStats>,
 }
 
-/// An SSD whose thread did not answer.
+/// An SSD whose thread did not reply.
 #[derive(Clone, Debug)]
 pub struct SilentSsd {
     /// The device's name.
     pub device: String,
-    /// What it answered last; `None` if nobody has asked since the target started or was reloaded.
+    /// Its last statistics; `None` if none were asked for since the target started or was reloaded.
     pub last: Option<SsdStats>,
 }
 
@@ -40,7 +40,7 @@ pub struct SsdStats {
     pub device: String,
     /// The moment, on the device's clock (an emulated SSD can run slower or faster than real time).
     pub at: Instant,
-    /// What its scheduler has measured; `None` if it measures nothing.
+    /// The measurements of its scheduler; `None` if it measures nothing.
     pub view: Option<SsdView>,
     /// The SSD is slow now, whatever its scheduler; `None` if it is as usual. On the device's clock.
     pub busy: Option<BusyPeriod>,
@@ -57,7 +57,7 @@ pub struct SsdStats {
     pub connections: usize,
     /// Memory in use of its thread: for data that was read, and for data that arrives by its own connections.
     pub memory: Bytes,
-    /// What the scheduler has read to see what the SSD can do. It is nobody's, and in no other number here.
+    /// The scheduler's own reads, which measure the SSD. They belong to no tenant, and are in no other number here.
     pub extra_reads: ExtraReadStats,
     /// Turns of its thread that had more to do at once than one turn may.
     pub turns: TurnStats,
@@ -88,15 +88,15 @@ pub struct TurnStats {
 /// The auxiliary store of an SSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuxiliaryStats {
-    /// What it has done, and what it has that the SSD does not have.
+    /// Counters of its operations, and of data that the SSD does not have.
     pub counters: ais::Counters,
     /// Whether its device has failed: then nothing is diverted any more.
     pub has_failed: bool,
-    /// What the SSD's write buffer is predicted to take fast.
+    /// The predicted bytes that the SSD's write buffer takes fast.
     pub room: Bytes,
     /// Whether the next 128 KiB are predicted to meet an exhausted buffer.
     pub is_exhausted: bool,
-    /// How often such predictions were right.
+    /// The accuracy of such predictions.
     pub foresight: ais::Foresight,
 }
 

@@ -18,7 +18,7 @@ use units::{Instant, Nanos, TenantId};
 /// The tenant of the target's own IOs, for example the last flush.
 pub(crate) const TARGET: TenantId = TenantId(0);
 
-/// How long a host is taken to be where its oldest connection came from, after the last one from there.
+/// Time that a host counts as being at the address of its oldest connection, after its last connection from there.
 pub(crate) const OWN_KEPT: Nanos = Nanos::secs(600);
 
 struct Entry {
@@ -53,7 +53,7 @@ impl Entry {
         self.origin = origin;
     }
 
-    /// A connection from there is gone.
+    /// Removes a connection from there.
     fn leave(&mut self, now: Instant, origin: Origin) {
         self.connections -= 1;
         let count = self.by_origin.get_mut(&origin).expect("a connection that ends was opened");
@@ -136,7 +136,7 @@ impl Registry {
         self.tenants.get(host).and_then(|entry| entry.by_origin.get(&origin)).copied().unwrap_or(0)
     }
 
-    /// A connection of `host` from `origin` is gone, with all of its IOs.
+    /// Removes a connection of `host` from `origin`, after the end of its IOs.
     pub(crate) fn disconnect(&mut self, now: Instant, host: &str, origin: Origin) {
         let entry = self.tenants.get_mut(host).expect("a connection that ends was opened");
         entry.leave(now, origin);

@@ -92,7 +92,7 @@ impl Acceptor {
             Change::Listen { address, listener, answer } => {
                 let listening = self.parts.reactor.listen(listener);
                 let result = listening.map(|token| self.listeners.push((address, token)));
-                // If the receiver is gone, the target is gone.
+                // The receiver ends only with the target.
                 drop(answer.send(result));
             }
             Change::Unlisten(address) => {

@@ -136,7 +136,7 @@ impl Acceptor {
         Ok(Place { tenant: registration.id, host: registration.host, charged })
     }
 
-    /// A connection that was counted is gone.
+    /// Stops counting a connection that has ended.
     pub(super) fn on_connection_gone(&mut self, now: Instant, host: &Arc<str>, charged: &Charged) {
         let origin = match charged {
             Charged::Address(origin) => Some(*origin),

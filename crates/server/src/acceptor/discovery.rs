@@ -22,7 +22,7 @@ use tracing::info;
 use units::Instant;
 
 impl Acceptor {
-    /// Answers a Connect to the discovery service, or to a subsystem that does not exist: the discovery subsystem refuses that.
+    /// Connects a host to the discovery service. For a subsystem that does not exist, the discovery subsystem refuses.
     pub(super) fn connect_discovery(
         &mut self,
         now: Instant,
@@ -133,7 +133,7 @@ impl Acceptor {
         self.return_buffer(data);
     }
 
-    /// Does what the discovery subsystem asks for by itself: events, time-outs.
+    /// Handles events and time-outs of the discovery subsystem.
     pub(super) fn run_discovery(&mut self, now: Instant) {
         while let Some(output) = self.parts.discovery.poll(now) {
             match output {

@@ -1,7 +1,7 @@
 //! Places for the IO queues that controllers were granted and have not connected yet.
 //!
 //! A host asks once how many IO queues a controller may have (Number of Queues), and connects them afterwards. Linux gives the whole
-//! controller up if one of these Connects is refused. So the grant is what the limits leave, and their places are taken then: they count
+//! controller up if one of these Connects is refused. So the grant is within the limits, and its places are taken at once: they count
 //! against the host, and against all others, like queues that are connected. They go back when the controller ends, and when they were
 //! not used within `limits.connect_timeout`.
 //!
@@ -84,7 +84,7 @@ impl Acceptor {
     /// Grants a controller as many IO queues as there is room for, at least one.
     pub(super) fn on_queues_wanted(&mut self, now: Instant, host: Arc<str>, request: QueueRequest) {
         let QueueRequest { controller, peer, queues, home, session, cqe } = request;
-        // A host may ask again: what it has is not taken anew.
+        // A host may ask again: places that it already has are not taken anew.
         let mut places = self.grants.take(controller);
         places
             .drain(usize::from(queues).min(places.len())..)
@@ -120,7 +120,7 @@ impl Acceptor {
         }
     }
 
-    /// Takes back what was granted too long ago.
+    /// Takes back grants that are too old.
     pub(super) fn expire_grants(&mut self, now: Instant) {
         while let Some((_, controller)) = self.grants.by_time.first().copied().filter(|(at, _)| *at <= now) {
             self.withdraw_grant(now, controller);

@@ -10,7 +10,7 @@
 //! connections takes nothing from hosts that do IO. A new handshake always gets in; it may evict another. So unknown hosts cannot
 //! keep out a host that the configuration names.
 //!
-//! Connect says who the host is. From then on the connection counts against the quotas, until its pipeline reports that it has gone.
+//! Connect identifies the host. From then on the connection counts against the quotas, until its pipeline reports the end of it.
 //!
 //! The acceptor numbers the tenants. Before it hands a connection to a pipeline, it has announced the tenant to every pipeline.
 //!
@@ -61,16 +61,16 @@ use tracing::{debug, info, warn};
 use units::{Bytes, Instant, Nanos};
 use watch::watch_peer;
 
-/// How many host NQNs are known at a time.
+/// Upper bound for known host NQNs.
 const TENANTS_MAX: usize = 4096;
 /// Memory of one connection on this thread: for the data of Connect, and for the replies of discovery.
 const CONNECTION_MEMORY: Bytes = Bytes::kib(64);
 /// When a listener that could not accept (too many open files) tries again.
 const ACCEPT_RETRY: Nanos = Nanos::millis(100);
-/// How often connections are checked for a host that has stalled.
+/// Time between two checks for stalled hosts.
 const STALL_CHECK: Nanos = Nanos::secs(1);
 
-/// What the acceptor is made of.
+/// The parts of the acceptor.
 pub(crate) struct Parts {
     /// Its reactor.
     pub(crate) reactor: Reactor,
@@ -80,7 +80,7 @@ pub(crate) struct Parts {
     pub(crate) limits: Limits,
     /// The limits of every transport.
     pub(crate) transport: TargetLimits,
-    /// Its mailbox. By it, connections report that they have gone.
+    /// Its mailbox, to which connections report their end.
     pub(crate) mailbox: Mailbox<ToAcceptor>,
     /// The receiving end of the mailbox.
     pub(crate) inbox: Inbox<ToAcceptor>,
@@ -91,7 +91,7 @@ pub(crate) struct Parts {
 /// A connection of this thread: a handshake, or one to discovery.
 struct Entry {
     connection: Connection,
-    /// Discovery commands whose replies are not paid for yet.
+    /// Discovery commands that wait until their replies are paid for.
     backlog: Backlog,
     /// The address that the host connected to.
     local: Option<SocketAddr>,
@@ -111,7 +111,7 @@ enum Stage {
     Refused,
 }
 
-/// What the pipeline will get with the socket.
+/// The data that the pipeline will get with the socket.
 struct PendingHandover {
     connect: Sqe,
     connect_data: Box<ConnectData>,
@@ -202,7 +202,7 @@ impl Acceptor {
         self.parts.limits = limits;
     }
 
-    /// Runs until it is told to end.
+    /// Runs until a message ends it.
     ///
     /// # Errors
     /// Errors of the reactor itself: the machine is broken, or there is a bug.
@@ -226,7 +226,7 @@ impl Acceptor {
         Ok(())
     }
 
-    /// The thread did not run for so long: that is not the hosts' time.
+    /// Extends all time-outs: the thread did not run for this long, which is not the hosts' fault.
     fn extend(&mut self, by: Nanos) {
         self.handshakes.extend(by);
         self.grants.extend(by);

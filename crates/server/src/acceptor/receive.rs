@@ -59,7 +59,7 @@ impl Acceptor {
         }
     }
 
-    /// Parses new bytes, or held bytes if there are no new ones. Executes what they say, and answers.
+    /// Parses new bytes, or held bytes if there are no new ones. Executes their commands, and replies.
     pub(super) fn parse(&mut self, now: Instant, key: Key, bytes: &[u8]) {
         let Some(entry) = self.connections.get_mut(key) else { return };
         let reactor = &mut self.parts.reactor;
@@ -114,7 +114,7 @@ impl Acceptor {
         }
     }
 
-    /// Sends what waits to be sent. Detaches a connection that is ready for its hand-over.
+    /// Sends waiting bytes. Detaches a connection that is ready for its hand-over.
     pub(super) fn flush(&mut self, now: Instant, key: Key) {
         let Some(entry) = self.connections.get_mut(key) else { return };
         entry.connection.flush(now, &mut self.parts.reactor);

@@ -1,4 +1,4 @@
-//! Whose memory it is: everything that a host makes a thread hold is charged to somebody before it is held.
+//! Memory accounts: everything that a host makes a thread hold is charged to a payer before it is held.
 //!
 //! ```text
 //!   Permit ──► connection ──► host (NQN) ──► payer ──► stock of the thread
@@ -7,14 +7,14 @@
 //!                                            └ an address, for all other hosts that come from it
 //! ```
 //!
-//! A *permit* is the right to hold so many bytes of one account. It is taken before the memory is, travels with it, and dropping it
+//! A *permit* is the right to hold a number of bytes of one account. It is taken before the memory is, travels with it, and dropping it
 //! gives the bytes back at every level: no count can drift, whoever drops the memory and why.
 //!
-//! How much a payer may hold goes by what is free (`threshold`), but for the floors of hosts that the configuration names (`payer`).
+//! The limit of a payer depends on the free memory (`threshold`), except for the floors of hosts that the configuration names (`payer`).
 //!
-//! Holds: what the others hold never reaches a named host's floor (`no_number_of_others_takes_a_floor`); a payer, and a host of an
+//! Holds: memory of other payers never reaches a named host's floor (`no_number_of_others_takes_a_floor`); a payer, and a host of an
 //!        address, finds its first memory after many greedy ones (`the_next_payer_finds_room`,
-//!        `hosts_of_one_address_leave_room_for_each_other`); nothing is counted after it has gone
+//!        `hosts_of_one_address_leave_room_for_each_other`); nothing is counted after it was freed
 //!        (`permits_come_back_whatever_happens`, `absorbed_permits_come_back_with_the_one_that_took_them`).
 //! Elsewhere: places for connections go by the same rule, in `quota`; buffers are `payload`.
 
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use units::Bytes;
 
-/// What memory is held for. Each has a stock of its own, so that none waits for another (see `payload`).
+/// The purposes of memory. Each has a stock of its own, so that none waits for another (see `payload`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Account {
     /// Data that came with its command.
@@ -39,7 +39,7 @@ pub(crate) enum Account {
     Transfer,
     /// Data that was read for a host.
     Read,
-    /// What a controller says of itself: log pages, Identify, reports.
+    /// Replies of controllers about themselves: log pages, Identify, reports.
     Reply,
 }
 
@@ -62,12 +62,12 @@ impl Count {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// Adds, and tells what it was.
+    /// Adds `size`, and returns the count before that.
     fn add(&self, size: u64) -> u64 {
         self.0.fetch_add(size, Ordering::Relaxed)
     }
 
-    /// Subtracts, and tells what it was.
+    /// Subtracts `size`, and returns the count before that.
     fn subtract(&self, size: u64) -> u64 {
         let before = self.0.fetch_sub(size, Ordering::Relaxed);
         debug_assert!(before >= size, "{size} bytes come back of {before}");
@@ -81,7 +81,7 @@ type Counts = [Count; ACCOUNTS];
 #[derive(Debug, Default)]
 pub(crate) struct HostAccount {
     held: Counts,
-    /// Of arriving data and of what was read: `limits.memory_per_host`.
+    /// Limit for arriving and read data: `limits.memory_per_host`.
     limit: Count,
 }
 
@@ -93,7 +93,7 @@ impl HostAccount {
         Arc::new(account)
     }
 
-    /// Changes the limit. What is held beyond a smaller one comes back in its own time.
+    /// Changes the limit. Memory beyond a smaller limit stays until it is freed.
     pub(crate) fn set_limit(&self, limit: Option<Bytes>) {
         self.limit.set(limit.map_or(u64::MAX, Bytes::get));
     }
@@ -108,7 +108,7 @@ pub(crate) struct ConnectionAccount {
     limit: u64,
 }
 
-/// One part of so many of a connection's and a host's memory is for capsules: they are small.
+/// Capsules get one part in this many of the memory of a connection or host, as they are small.
 const CAPSULES_PART: u64 = 8;
 /// Replies of one connection that wait to be sent, in bytes; one longer one may always be alone.
 pub(crate) const REPLIES_MAX: u64 = 64 << 10;
@@ -119,7 +119,7 @@ impl ConnectionAccount {
         Arc::new(ConnectionAccount { payer, host, held: Counts::default(), limit: limit.get() })
     }
 
-    /// Who pays for it.
+    /// The payer of this account.
     pub(crate) fn payer(&self) -> &Payer {
         &self.payer
     }
@@ -139,7 +139,7 @@ impl ConnectionAccount {
         Some(Permit { connection: Arc::clone(self), account, size })
     }
 
-    /// What is held of the accounts that share a limit with `account`.
+    /// The sum over all accounts that share a limit with `account`.
     fn sum(&self, held: &Counts, account: Account) -> u64 {
         match account {
             Account::Transfer | Account::Read => {
@@ -163,7 +163,7 @@ fn part_of(limit: u64, account: Account) -> u64 {
     }
 }
 
-/// The right to hold so many bytes. Dropped, it gives them back.
+/// The right to hold a number of bytes. Dropping it gives them back.
 #[derive(Debug)]
 pub(crate) struct Permit {
     connection: Arc<ConnectionAccount>,
@@ -179,18 +179,18 @@ impl Permit {
         self.give(back);
     }
 
-    /// Gives back so many bytes of it.
+    /// Gives back `size` bytes of this permit.
     pub(crate) fn give_back(&mut self, size: u64) {
         self.shrink_to(self.size - size);
     }
 
-    /// Takes the right to hold so many bytes out of it.
+    /// Splits `size` bytes off this permit.
     pub(crate) fn split(&mut self, size: u64) -> Permit {
         self.size -= size;
         Permit { connection: Arc::clone(&self.connection), account: self.account, size }
     }
 
-    /// What it is for.
+    /// The purpose of the memory.
     pub(crate) fn account(&self) -> Account {
         self.account
     }

@@ -1,6 +1,6 @@
-//! Who pays for memory: a host that the configuration names, or an address for all other hosts that come from it.
+//! The payers for memory: a host that the configuration names, or an address for all other hosts that connect from it.
 //!
-//! A named host has a *floor*, which nobody else can take and which it can always have; floors together are at most half of a stock.
+//! A named host has a *floor*: memory reserved for this host alone. Floors together are at most half of a stock.
 //!
 //! Holds: `no_number_of_others_takes_a_floor` (`account::tests`).
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use units::{Bytes, Instant, Nanos};
 
-/// Floors of all named hosts together take at most one part of so many of a stock.
+/// Upper bound for the floors of all named hosts together: one part in this many of a stock.
 const FLOORS_PART: u64 = 2;
 /// A floor is a whole number of these, so that a buffer of a power of two can be had from it.
 const FLOOR_UNIT: u64 = 4096;
@@ -28,7 +28,7 @@ pub(super) struct Pool {
     pub(super) promised: Count,
     /// Each named host's floor.
     floor: Count,
-    /// What everybody may have although others have most.
+    /// Memory that every payer may have, although others have most.
     first: Count,
 }
 
@@ -40,13 +40,13 @@ impl Pool {
 
 pub(super) type Pools = [Pool; ACCOUNTS];
 
-/// Who pays for what a host holds.
+/// A payer for the memory that a host holds.
 #[derive(Debug)]
 pub(crate) struct Payer {
     pools: Arc<Pools>,
     held: Counts,
     is_named: AtomicBool,
-    /// Of replies: when what was sent lately is paid off, in nanoseconds. See [`Payer::pays_reply`].
+    /// For replies: the time until which recent replies are paid off, in nanoseconds. See [`Payer::pays_reply`].
     replies_until: Count,
 }
 
@@ -111,14 +111,14 @@ impl Payer {
     }
 }
 
-/// How much of each account a thread has, and the largest floor that makes sense for it.
+/// The stock of each account on a thread, and the largest floor that makes sense for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Supply {
     /// Bytes.
     pub(crate) limit: Bytes,
-    /// What one command needs.
+    /// Memory for one command.
     pub(crate) floor_max: Bytes,
-    /// What everybody may have although others have most.
+    /// Memory that every payer may have, although others have most.
     pub(crate) first: Bytes,
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct Accounts {
     /// Those of them that have come.
     known: HashMap<String, Arc<Payer>>,
     addresses: HashMap<Origin, Arc<Payer>>,
-    /// Addresses without connections are forgotten when there are more than so many.
+    /// Addresses without connections are forgotten when there are more than this many.
     addresses_max: usize,
 }
 
@@ -153,7 +153,7 @@ impl Accounts {
         accounts
     }
 
-    /// Other amounts. What is held beyond smaller ones comes back in its own time.
+    /// Changes the stocks. Memory beyond smaller ones stays until it is freed.
     pub(crate) fn set_supplies(&mut self, supplies: [Supply; ACCOUNTS]) {
         self.supplies = supplies;
         self.promise();
@@ -162,7 +162,7 @@ impl Accounts {
     /// Other named hosts, for the connections that come from now on.
     pub(crate) fn set_named(&mut self, named: Arc<HashSet<String>>) {
         self.named = named;
-        // A host that is named no longer keeps what it has, but without a floor.
+        // A host that is no longer named keeps its memory, but loses its floor.
         self.known.retain(|host, payer| {
             let stays = self.named.contains(host);
             payer.is_named.store(stays, Ordering::Relaxed);
@@ -187,7 +187,7 @@ impl Accounts {
         }
     }
 
-    /// Who pays for a connection of `host` from `address`.
+    /// The payer for a connection of `host` from `address`.
     pub(crate) fn payer(&mut self, host: Option<&str>, address: IpAddr) -> Arc<Payer> {
         if let Some(host) = host.filter(|host| self.named.contains(*host)) {
             if let Some(payer) = self.known.get(host) {
@@ -205,12 +205,12 @@ impl Accounts {
         Arc::clone(payer.or_insert_with(|| Payer::new(&self.pools, false)))
     }
 
-    /// What is held of an account by everybody.
+    /// The memory that all payers hold of an account.
     #[cfg(test)]
     pub(crate) fn held(&self, account: Account) -> u64 {
         self.pools[account as usize].held.get()
     }
 }
 
-/// How long a payer that owes for its replies is not asked again at least: to ask costs something too.
+/// Minimum pause before a payer that owes for its replies is tried again: trying costs processor time.
 pub(crate) const REPLY_REST: Nanos = Nanos::millis(2);

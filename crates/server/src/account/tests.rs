@@ -1,4 +1,4 @@
-//! What accounts grant and what they get back.
+//! Tests of granting and returning memory.
 
 use super::*;
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! The rule by which memory and places are divided: how much somebody may hold goes by what is free.
+//! The rule by which memory and places are divided: the limit of a payer depends on the free amount.
 //!
 //! A *dynamic threshold* (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998): a payer may
 //! go on while it holds no more than would still be free afterwards. One alone gets half of the stock, the next half of the rest; as
@@ -7,35 +7,35 @@
 //!
 //! Holds: `the_next_payer_finds_room`, `hosts_of_one_address_leave_room_for_each_other` (`account::tests`).
 
-/// One part of so many is for the first of those who have next to nothing.
+/// Part of the stock that is kept for payers with next to nothing: one part in this many.
 const FIRST_PART: u64 = 8;
 
-/// How many times what is still free may be held.
+/// Limits as multiples of the free amount.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thresholds {
-    /// By a payer, of what is free for all. One alone has `payer / (payer + 1)` of everything.
+    /// For a payer. A single payer can have `payer / (payer + 1)` of the stock.
     pub(crate) payer: u64,
     /// By a host, of what its address may still take.
     pub(crate) host: u64,
 }
 
-/// What a payer may hold by the rule of the module, as places and bytes have it in common.
+/// One request, with all amounts that the rule of the module needs. The same for places and bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) thresholds: Thresholds,
     /// Of everything.
     pub(crate) limit: u64,
-    /// What may be had although others have most.
+    /// The amount that every payer may have, although others have most.
     pub(crate) first: u64,
-    /// What is free and promised to nobody.
+    /// The amount that is free and not reserved.
     pub(crate) free: u64,
-    /// What of the payer's floor it does not hold.
+    /// The unused part of the payer's floor.
     pub(crate) floor_left: u64,
-    /// What the payer holds beyond its floor.
+    /// The amount that the payer holds beyond its floor.
     pub(crate) held: u64,
-    /// What the host that asks holds of that, if the payer is an address and not the host.
+    /// The part of it that the asking host holds, if the payer is an address and not the host.
     pub(crate) held_by_host: Option<u64>,
-    /// How much more it asks for.
+    /// The requested amount.
     pub(crate) size: u64,
 }
 
@@ -57,7 +57,7 @@ impl Request {
         of_payer
             && held_by_host.is_none_or(|of_host| {
                 is_first(of_host) || {
-                    // What an address may hold at most, as things are.
+                    // The most that an address may hold at present.
                     let most = thresholds.payer * (free + held) / (thresholds.payer + 1);
                     of_host + size <= thresholds.host * most.saturating_sub(held + size)
                         && held + size <= most - most / FIRST_PART

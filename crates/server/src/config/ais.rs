@@ -11,7 +11,7 @@ use units::Bytes;
 /// An auxiliary store of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AisConfig {
-    /// What `gimbal ssdtest` has found of the device.
+    /// The profile of the device that `gimbal ssdtest` wrote.
     pub profile: PathBuf,
     /// Where diverted writes are kept.
     pub store: AisStore,
@@ -19,7 +19,7 @@ pub struct AisConfig {
     pub size: Bytes,
     /// Make the file if it does not exist or is empty.
     pub create: bool,
-    /// How the store's device misbehaves, for tests.
+    /// Faults of the store's device, for tests.
     pub faults: Vec<FaultConfig>,
 }
 
@@ -33,7 +33,7 @@ pub enum AisStore {
 }
 
 impl AisConfig {
-    /// What is wrong with it, for the field of that name.
+    /// Problems of this table, with names of fields made by `field`.
     pub(super) fn problems(&self, kind: &DeviceKind, field: impl Fn(&str) -> String) -> Vec<Problem> {
         let mut problems = Vec::new();
         let (least, most) = (Bytes(ais::SIZE_MIN), Bytes(ais::SIZE_MAX));

@@ -17,7 +17,7 @@ use units::Bytes;
 
 /// The largest device, and the largest offset on one. Files have offsets of 63 bits, and a range ends at the sum of two sizes.
 const SIZE_MAX: Bytes = Bytes::gib(1 << 30);
-/// The largest device whose contents are in memory: the table of what was written takes a 4096th of it at once.
+/// The largest device whose contents are in memory: its table of written blocks takes a 4096th of it at once.
 const MEMORY_SIZE_MAX: Bytes = Bytes::gib(4 << 10);
 /// The fastest emulated SSD. Its clock, of 64 bits of nanoseconds, then lasts for five years.
 const SPEED_MAX: Speed = match Speed::from_thousandths(100_000) {
@@ -43,7 +43,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     beyond.0
 }
 
-/// What was found.
+/// The problems that were found.
 struct Beyond(Vec<Problem>);
 
 impl Beyond {

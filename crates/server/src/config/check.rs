@@ -1,4 +1,4 @@
-//! What must hold between the fields of a configuration, from a file or from a program.
+//! Rules between the fields of a configuration, from a file or from a program.
 
 use super::problem::Problem;
 use super::*;
@@ -462,7 +462,7 @@ fn is_same_place(one: &Listen, other: &Listen) -> bool {
     one.port() != 0 && one.port() == other.port() && is_same_address
 }
 
-/// The largest namespace number, as the `nvme` crate has it by default: hosts read the list of active namespaces (CNS 02h) in pages of 1024.
+/// The largest namespace number, the default of the `nvme` crate: hosts read the list of active namespaces (CNS 02h) in pages of 1024.
 const NSID_MAX: u32 = 4096;
 /// Reads and writes each need room for one transfer, and one more of each keeps the SSD busy meanwhile.
 const MEMORY_IN_TRANSFERS: u64 = 4;

@@ -1,4 +1,4 @@
-//! A device: what it is, and, of one that is a model, in which state and how fast.
+//! A device: its kind, and, for a model of an SSD, its state and speed.
 
 use super::ais::AisConfig;
 use super::fault::FaultConfig;
@@ -10,25 +10,25 @@ use units::Bytes;
 /// One SSD and its scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceConfig {
-    /// What namespaces and messages call it.
+    /// Its name in namespaces and messages.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: DeviceKind,
     /// Share it although something else uses it: a mount, swap, LVM, another process.
     pub force: bool,
-    /// Whether it is served without letting anybody write; `None`: if it cannot be written.
+    /// Whether hosts may only read it; `None`: if it cannot be written.
     pub read_only: Option<bool>,
-    /// What to do if it is a file with holes that its file system has no room for.
+    /// The reaction to a file with holes larger than the free space of its file system.
     pub overcommit: Overcommit,
-    /// Who goes to it next, and when.
+    /// The scheduler of its IOs.
     pub scheduler: SchedulerConfig,
     /// An auxiliary store for bursts of writes.
     pub ais: Option<AisConfig>,
-    /// How it misbehaves, for tests; a device in use has none.
+    /// Faults for tests; a device in use has none.
     pub faults: Vec<FaultConfig>,
 }
 
-/// What to do about a sparse file that its file system has no room for.
+/// The reaction to a sparse file with holes larger than the free space of its file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overcommit {
     /// Say so in the log.
@@ -54,7 +54,7 @@ impl DeviceConfig {
     }
 }
 
-/// What a device is.
+/// The kind of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeviceKind {
     /// A regular file.
@@ -87,7 +87,7 @@ pub enum DeviceKind {
     },
 }
 
-/// How a block device is read and written.
+/// The way of reading and writing a block device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockAccess {
     /// By NVMe commands (`kind = "nvme"`): the path is the generic character device of a namespace, such as `/dev/ng0n1`.

@@ -21,13 +21,13 @@ const CERTAIN: u32 = 1000;
 /// One fault of a device. An IO meets the first of the device's faults that strikes it, and no other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultConfig {
-    /// What happens.
+    /// The effect.
     pub kind: FaultKind,
     /// To which operations.
     pub op: FaultOp,
     /// Where its range begins, in bytes of the device.
     pub offset: Bytes,
-    /// How long the range is; `None` reaches to the end. A flush has no range and is never outside one.
+    /// The length of the range; `None` reaches to the end. A flush has no range and is never outside one.
     pub size: Option<Bytes>,
     /// From how long after the device's start, on the device's clock.
     pub from: Nanos,
@@ -35,13 +35,13 @@ pub struct FaultConfig {
     pub skip: u64,
     /// Which of the others are struck.
     pub pattern: FaultPattern,
-    /// How many are struck at most; `None` has no end.
+    /// Upper bound for affected IOs; `None` has no end.
     pub count: Option<u64>,
-    /// Of what is drawn at random.
+    /// The seed of random choices.
     pub seed: u64,
 }
 
-/// What happens to an IO that is struck. Spans of time are the device's own.
+/// The effect on an IO. Spans of time are the device's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// It takes longer by this time.
@@ -77,7 +77,7 @@ pub enum FaultError {
 pub enum FaultRelease {
     /// Never.
     Never,
-    /// After so long.
+    /// After this time.
     After(Nanos),
     /// When the device is given its IO of that number, counted from 1 over all IOs: a release that replays.
     AtIo(u64),
@@ -141,7 +141,7 @@ impl FaultConfig {
         }
     }
 
-    /// What is wrong with it, for the field of that name.
+    /// Problems of this table, with names of fields made by `field`.
     pub(super) fn problems(&self, field: impl Fn(&str) -> String) -> Vec<Problem> {
         let mut problems = Vec::new();
         if self.pattern == FaultPattern::Every(0) {

@@ -16,7 +16,7 @@ use units::{ByteRate, Bytes, Nanos, thousandths};
 /// The largest whole number that is a cost.
 const COST_MAX: u64 = 65_535;
 
-/// What reading has gathered so far.
+/// Problems and lines that were found so far.
 pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,
     pub(super) lines: Lines,
@@ -74,7 +74,7 @@ impl Findings {
     }
 }
 
-/// A table whose fields are being taken.
+/// A table, with the names of fields that were read.
 pub(super) struct Fields<'t, 'i> {
     path: String,
     table: &'t DeTable<'i>,
@@ -102,7 +102,7 @@ impl<'t, 'i> Fields<'t, 'i> {
         self.table.iter().find_map(|(key, value)| (key.get_ref() == name).then_some(value))
     }
 
-    /// The value called `name` as `read` understands it; otherwise a problem that says what was `expected`.
+    /// The value called `name` as `read` understands it; otherwise reports a problem with the `expected` form.
     pub(super) fn take<T>(
         &mut self,
         findings: &mut Findings,
@@ -118,7 +118,7 @@ impl<'t, 'i> Fields<'t, 'i> {
         read
     }
 
-    /// Reports that the value called `name` is not what was `expected`.
+    /// Reports a value called `name` that differs from the `expected` form.
     pub(super) fn reject(&mut self, findings: &mut Findings, name: &'static str, expected: &str) {
         let Some(value) = self.value(name) else { return };
         let what = format!("{} is not {expected}", shown(value.get_ref()));
@@ -232,12 +232,12 @@ impl<'t, 'i> Fields<'t, 'i> {
         }
     }
 
-    /// Whether `name` is there.
+    /// Whether the table has `name`.
     pub(super) fn has(&self, name: &str) -> bool {
         self.table.iter().any(|(key, _)| key.get_ref() == name)
     }
 
-    /// Whether `name` is there and is a table.
+    /// Whether the table has `name`, and it is a table.
     pub(super) fn is_table(&self, name: &str) -> bool {
         self.table.iter().any(|(key, value)| key.get_ref() == name && value.get_ref().is_table())
     }
@@ -280,7 +280,7 @@ impl<'t, 'i> Fields<'t, 'i> {
     }
 }
 
-/// A whole number, written in any base that TOML has. The integers of TOML have 63 bits and a sign: what is larger could not be written
+/// A whole number, written in any base that TOML has. The integers of TOML have 63 bits and a sign: a larger one could not be written
 /// out again.
 pub(super) fn whole(value: &DeValue<'_>) -> Option<u64> {
     let integer = value.as_integer()?;

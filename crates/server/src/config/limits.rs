@@ -22,10 +22,10 @@ pub struct Limits {
     /// IO buffers on behalf of all connections of one host NQN; `None` is no more than the dynamic threshold of `account` lets it
     /// have. As `memory`, it is divided among the devices.
     pub memory_per_host: Option<Bytes>,
-    /// What controllers say of themselves (log pages, Identify, reports) and hosts have not read yet. It is divided among the
+    /// Memory for replies of controllers (log pages, Identify, reports) that hosts have not read yet. It is divided among the
     /// devices, and the discovery service has as much besides.
     pub reply_memory: Bytes,
-    /// What one named host, or the unnamed hosts of one address, are told by controllers in a second, on each device.
+    /// Rate of replies of controllers to one named host, or to the unnamed hosts of one address, on each device.
     pub reply_rate: ByteRate,
     /// Connections (queues of all hosts together).
     pub connections: u32,
@@ -52,15 +52,15 @@ pub struct Limits {
     pub handshake_timeout: Nanos,
     /// From ICReq to the end of Connect. Hosts connect all their queues before they say Connect on the first.
     pub connect_timeout: Nanos,
-    /// How long a host may leave its replies unread, or its announced data unsent, before it is disconnected.
+    /// Longest time that a host may leave its replies unread, or its announced data unsent, before it is disconnected.
     pub stall_timeout: Nanos,
-    /// How long a host may take for the data of one write, from the R2T to the last byte, whatever else it does meanwhile.
+    /// Longest time for the data of one write, from the R2T to the last byte, whatever else the host does meanwhile.
     pub transfer_timeout: Nanos,
     /// The longest keep-alive time-out (KATO) that a host may ask for.
     pub keep_alive_max: Nanos,
-    /// How long an IO may be on a device before the device is reported to hang.
+    /// Longest time of an IO on a device before the device is reported to hang.
     pub hang_after: Nanos,
-    /// How long the end of the target may take: what is not answered then is given up.
+    /// Longest time for the end of the target: commands that are not answered by then are dropped.
     pub drain_timeout: Nanos,
 }
 

@@ -40,7 +40,7 @@ impl From<SocketAddr> for Listen {
 }
 
 impl fmt::Display for Listen {
-    /// As a file has it in the short form.
+    /// Writes the short form of a file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.transport {
             Transport::Tcp => self.address.fmt(f),

@@ -1,6 +1,6 @@
-//! What is logged, and how.
+//! Level and form of the log.
 //!
-//! The filter is read here, both for the check of a configuration and for the log itself, so that what passes the one cannot
+//! The filter is read here, both for the check of a configuration and for the log itself, so that a filter that passes the one cannot
 //! fail the other.
 
 use tracing_subscriber::EnvFilter;
@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 /// The filter where none is given.
 const DEFAULT_LEVEL: &str = "info";
 
-/// What is logged, and how.
+/// Level and form of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogConfig {
     /// A filter as `tracing` has them, such as `info` or `warn,server=debug`; `None` is `info`.
@@ -28,7 +28,7 @@ pub enum LogFormat {
 }
 
 impl LogConfig {
-    /// What `level` says.
+    /// The filter that `level` describes.
     ///
     /// # Errors
     /// It is not a filter: why, without the name of the field.

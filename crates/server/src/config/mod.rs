@@ -1,4 +1,4 @@
-//! What a target shares, with whom, and within which bounds.
+//! The configuration of a target: devices, subsystems, tenants, and bounds.
 //!
 //! ```text
 //!  gimbal.toml ──► reader ──┐                                   (lines, types, unknown names)
@@ -9,8 +9,8 @@
 //!
 //! Holds: every problem of a file is reported at once, with its line (`every_problem_is_found_at_once`);
 //!        the example file of the repository parses (`the_example_file_is_valid`).
-//! Elsewhere: what a device is, is `device`; its scheduler `scheduler`; bounds on hosts `limits`; their shares `tenant`; faults for tests
-//!            `fault`; the reader of one table `fields`; numeric fields as data `schema`; how large the others may be `bounds`; what
+//! Elsewhere: a device is `device`; its scheduler `scheduler`; bounds on hosts `limits`; their shares `tenant`; faults for tests
+//!            `fault`; the reader of one table `fields`; numeric fields as data `schema`; upper bounds of the others `bounds`; fields that
 //!            cannot change while a target runs `transition`.
 
 mod ais;
@@ -68,7 +68,7 @@ pub const DEFAULT_MODEL: &str = "Gimbal";
 pub const DEFAULT_BLOCK_SIZE: u32 = 4096;
 
 /// Threads for each SSD at most, unless the configuration says how many. A small read costs the thread of its connection about three times
-/// what it costs the thread of its SSD (`make bench`: `remote_cost`, `ssd_thread_ns`).
+/// the cost on the thread of its SSD (`make bench`: `remote_cost`, `ssd_thread_ns`).
 const DEFAULT_THREADS_PER_SSD: usize = 4;
 /// Memory for each thread at least, unless the configuration says how many threads there are.
 const DEFAULT_THREAD_MEMORY: Bytes = Bytes::mib(32);
@@ -80,7 +80,7 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// How threads talk to the system.
     pub backend: BackendChoice,
-    /// How long a device's thread busy-polls before it sleeps, while IOs come quickly. Zero: never; `None`: for a moment,
+    /// Time that a device's thread busy-polls before it sleeps, while IOs come quickly. Zero: never; `None`: for a moment,
     /// if there is a processor for each device.
     pub spin: Option<Nanos>,
     /// Threads that carry connections. Each SSD has one; beyond them are threads that have connections only. `None`: one per CPU, up to
@@ -88,17 +88,17 @@ pub struct Config {
     pub threads: Option<u32>,
     /// The SSDs. Each gets a thread and a scheduler of its own.
     pub devices: Vec<DeviceConfig>,
-    /// What hosts see.
+    /// The subsystems that hosts see.
     pub subsystems: Vec<SubsystemConfig>,
     /// Hosts with other than an equal share.
     pub tenants: Vec<TenantConfig>,
-    /// Where what outlives the target is kept: reservations that persist. `None`: they do not, and hosts are told so.
+    /// The directory for state that outlives the target: reservations that persist. `None`: they do not, and hosts can see that.
     pub state_dir: Option<PathBuf>,
-    /// What is offered to volumes; `None`: nothing.
+    /// The offer to volumes; `None`: nothing.
     pub rack: Option<RackConfig>,
     /// Bounds on what hosts may make the target hold.
     pub limits: Limits,
-    /// What is logged, and how.
+    /// Level and form of the log.
     pub log: LogConfig,
 }
 
@@ -129,7 +129,7 @@ pub struct SubsystemConfig {
     pub namespaces: Vec<NamespaceConfig>,
 }
 
-/// Who may connect to a subsystem.
+/// The hosts that may connect to a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedHosts {
     /// Whoever reaches the port.
@@ -157,7 +157,7 @@ pub struct NamespaceConfig {
     pub device: String,
     /// Where on the device it begins.
     pub offset: Bytes,
-    /// How long it is; `None` reaches to the end of the device.
+    /// The length; `None` reaches to the end of the device.
     pub size: Option<Bytes>,
     /// 512 or 4096 bytes.
     pub block_size: u32,

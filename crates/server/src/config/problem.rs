@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: where, what was read, what to write instead.
+//! Problems of a configuration, each with its place, the text that was read, and advice.
 //!
 //! A configuration is checked as a whole: reader and checker both collect every [`Problem`], so that a
 //! user corrects a file in one round.
@@ -14,14 +14,14 @@ pub struct Problem {
     pub line: Option<usize>,
     /// The field, as a path: `device[0].size`.
     pub field: String,
-    /// What is wrong with it.
+    /// The problem.
     pub what: String,
-    /// What to do about it.
+    /// Advice.
     pub advice: String,
 }
 
 impl Problem {
-    /// A problem of `field`, its line not known yet. What it quotes may hold anything; its message is one line.
+    /// A problem of `field`, its line not known yet. Quoted text may contain anything; the message is one line.
     pub(crate) fn new(
         field: impl Into<String>,
         what: impl Into<String>,
@@ -63,7 +63,7 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system answered.
+        /// The system's error.
         error: io::Error,
     },
     /// The file was read, and these things are wrong with it, in file order.
@@ -76,7 +76,7 @@ pub enum ConfigError {
     },
 }
 
-/// What to do about a file that cannot be read.
+/// Advice for a file that cannot be read.
 fn read_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; check the path",

@@ -1,7 +1,7 @@
 //! The rack that a target belongs to: which SSDs it offers to volumes, and where it says so.
 //!
 //! A client that mounts a volume writes to every SSD that is offered, so nothing is offered unless the file names its subsystem.
-//! The check refuses devices that forget what is written to them.
+//! The check refuses devices that lose written data.
 //!
 //! Holds: `only_what_keeps_data_is_offered_to_volumes` in `config/tests.rs`.
 //! Elsewhere: volumes are `docs/blob-store.md`; the thread that registers the SSDs is in `gimbal serve`.
@@ -16,27 +16,27 @@ const MEGA: Bytes = Bytes::gib(4);
 /// A mega blob is a whole number of these, and at most `MEGA_MAX`.
 const MEGA_UNIT: Bytes = Bytes::mib(1);
 const MEGA_MAX: Bytes = Bytes::gib(1024);
-/// How long the SSDs count as live after the target has died.
+/// Default time that the SSDs count as live after the target has died.
 const TTL: Nanos = Nanos::secs(10);
 const TTL_MIN: Nanos = Nanos::secs(1);
 const TTL_MAX: Nanos = Nanos::secs(600);
 /// The longest name of a target.
 const NAME_LENGTH_MAX: usize = 64;
 
-/// What a target offers to volumes.
+/// The offer of a target to volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RackConfig {
     /// The metadata store: `etcd://HOST:PORT[,HOST:PORT...]`, or the path of a file.
     pub store: String,
     /// The name of this target. The copies of a block lie on SSDs of targets with different names.
     pub name: String,
-    /// NQNs of the subsystems whose namespaces are offered.
+    /// NQNs of the subsystems with offered namespaces.
     pub subsystems: Vec<String>,
     /// Where clients reach this target; `None`: the first address that it listens on.
     pub address: Option<SocketAddr>,
     /// The piece of an SSD that a volume takes at a time.
     pub mega: Bytes,
-    /// How long the SSDs count as live after the target has died.
+    /// Time that the SSDs count as live after the target has died.
     pub ttl: Nanos,
 }
 

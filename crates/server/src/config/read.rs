@@ -34,7 +34,7 @@ pub(crate) fn read(text: &str) -> Reading {
     if is_toml {
         top.finish(&mut findings);
     } else {
-        // What a broken document seems to contain needs no error of its own.
+        // Fields of a broken document need no errors of their own.
         findings.problems.truncate(errors.len());
         findings.problems.sort_by_key(|problem| problem.line);
     }

@@ -1,4 +1,4 @@
-//! The scheduler of a device: which one, and what it is to know of the SSD.
+//! The scheduler of a device, and its knowledge of the SSD.
 
 use sched::{Cost, Needs, Scheduler};
 use std::path::PathBuf;
@@ -9,9 +9,9 @@ use units::{ByteRate, Bytes, Nanos};
 pub struct SchedulerConfig {
     /// Which one.
     pub policy: &'static Scheduler,
-    /// What was measured of the device, for the schedulers that do not measure by themselves: the path of a file.
+    /// The path of a calibration of the device, for schedulers that do not measure by themselves.
     pub calibration: Option<PathBuf>,
-    /// What `gimbal ssdtest` found of the device, for the scheduler that measures: where it begins. The path of a device profile.
+    /// The path of a device profile that `gimbal ssdtest` wrote: the start of a scheduler that measures.
     pub prior: Option<PathBuf>,
     /// Constants that replace those of the device's profile.
     pub overrides: SchedulerOverrides,
@@ -32,7 +32,7 @@ pub struct SchedulerOverrides {
     pub write_cost_worst: Option<Cost>,
     /// Virtual slots that sequential reads need to fill the SSD.
     pub slots: Option<u32>,
-    /// How far the least-served tenant may lag behind another one that still goes on.
+    /// Upper bound for the lag of the least-served tenant behind another busy one.
     pub lag_max: Option<Bytes>,
     /// The lowest target rate.
     pub rate_min: Option<ByteRate>,

@@ -1,7 +1,7 @@
-//! Numeric fields of a table as data: what the reader, the checks, the list of changes, a reload and the writer know of a field is one
-//! row.
+//! Numeric fields of a table as data: one row has all that the reader, the checks, the list of changes, a reload and the writer know of a
+//! field.
 //!
-//! Elsewhere: the rows are `limits::FIELDS` and `tenant::FIELDS`; what must hold between fields is `check`.
+//! Elsewhere: the rows are `limits::FIELDS` and `tenant::FIELDS`; rules between fields are `check`.
 
 use super::fields::{Fields, Findings};
 use super::problem::Problem;
@@ -32,7 +32,7 @@ impl Unit {
         }
     }
 
-    /// The exact value as a file has it.
+    /// The exact value in the form of a file.
     pub(super) fn written(self, number: u64) -> toml::Value {
         match self {
             Unit::Count => text::count(number),
@@ -186,12 +186,12 @@ impl<S> Field<S> {
         (self.get)(table).map_or_else(|| self.absent.to_owned(), |number| self.unit.shown(number))
     }
 
-    /// Whether the field is there, or has another value than in `other`.
+    /// Whether the field is set, or differs from `other`.
     pub(crate) fn differs(&self, table: &S, other: &S) -> bool {
         (self.get)(table) != (self.get)(other)
     }
 
-    /// The exact value, as a file has it; `None` if it is left out.
+    /// The exact value in the form of a file; `None` if it is left out.
     pub fn written(&self, table: &S) -> Option<toml::Value> {
         (self.get)(table).map(|number| self.unit.written(number))
     }

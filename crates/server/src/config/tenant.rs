@@ -26,7 +26,7 @@ pub struct TenantConfig {
     pub limit_rate: Option<ByteRate>,
     /// Minimum cost-weighted bytes per second on each SSD.
     pub reservation: Option<ByteRate>,
-    /// Latency objective on each SSD whose scheduler is Level or ReFlex.
+    /// Latency objective on each SSD with scheduler Level or ReFlex.
     pub slo: Option<Slo>,
 }
 
@@ -44,7 +44,7 @@ impl TenantConfig {
         }
     }
 
-    /// The values of its fields that are there, for people.
+    /// The values of its fields that are set, for people.
     pub(crate) fn shown(&self) -> String {
         let mut shown: Vec<String> = FIELDS
             .iter()
@@ -98,7 +98,7 @@ pub const FIELDS: &[Field<TenantConfig>] = &[
     ),
 ];
 
-/// The numeric fields of a `[tenant.slo]`, but for the latency, whose name says the percentile.
+/// The numeric fields of a `[tenant.slo]`, except the latency, which has the percentile in its name.
 pub const SLO_FIELDS: &[Field<Slo>] = &[
     field!(Slo, iops, "IOs per second up to which the latency is promised").least(
         1,

@@ -64,7 +64,7 @@ from = "1500us"
     assert!(error.to_string().contains("UTF-8"), "{error}");
 }
 
-/// Every row reads what it writes, and refuses what is beyond its bounds by its own name.
+/// Every row reads values that it writes, and refuses values beyond its bounds by its own name.
 #[test]
 fn every_numeric_field_is_read_checked_and_written_by_its_row() {
     let written = |rows: &[(&'static str, bool)]| rows.iter().map(|(name, _)| *name).collect::<Vec<_>>();
@@ -476,7 +476,7 @@ NAME = "VALUE"
     for (name, value) in [
         ("nguid", "0000000000000000025043fe0c1b2a39"),
         ("eui64", "025043fe0c1b2a39"),
-        // What is derived for the namespace of the first subsystem.
+        // The UUID that is derived for the namespace of the first subsystem.
         ("uuid", &derived_uuid("nqn.2025-01.io.example:a")),
     ] {
         let told = errors(&text(name, value));

@@ -1,16 +1,16 @@
-//! What of a configuration cannot change while the target runs.
+//! Fields of a configuration that cannot change while the target runs.
 //!
-//! Things are recognised by name: a device by its `name`, a subsystem by its `nqn`, a namespace by its `nsid`. What hosts hold
-//! on to under a name (where a namespace lies, its block size, its UUID) stays as it is as long as the name does; what they
-//! were told once and for all when they connected (queue sizes, transfer limit) stays until the target is started again.
+//! Things are recognised by name: a device by its `name`, a subsystem by its `nqn`, a namespace by its `nsid`. Properties that hosts rely
+//! on under a name (the place of a namespace, its block size, its UUID) stay the same as long as the name does; properties that they
+//! learn only when they connect (queue sizes, transfer limit) stay until the target is started again.
 
 use super::problem::Problem;
 use super::*;
 
 const AT_START: &str = "it takes effect when the target is started again: put the old value back until then";
 
-/// Everything in `new` that a target running by `old` cannot do, with fields but without lines. `home_of` tells the device
-/// whose thread a subsystem's connections live on.
+/// Everything in `new` that a target running by `old` cannot do, with fields but without lines. `home_of` returns the device
+/// that serves a subsystem's connections.
 pub(crate) fn problems(old: &Config, new: &Config, home_of: impl Fn(&str) -> Option<String>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut report = |field: String, what: String, advice: &str| {

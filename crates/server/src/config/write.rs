@@ -1,6 +1,6 @@
 //! From a [`Config`] to the text of a file, with every field that has a value, defaults too.
 //!
-//! Holds: what is written reads back as the same configuration (`what_is_written_reads_back` in `tests`, the fuzz target `config`).
+//! Holds: a written configuration reads back the same (`what_is_written_reads_back` in `tests`, the fuzz target `config`).
 //! Elsewhere: the numbers of limits and tenants are written by their rows (`schema`), exact values by `text`.
 
 use super::fault::{KINDS, OPS};
@@ -55,7 +55,7 @@ impl Config {
         top.put("device", self.devices.iter().map(device).collect::<Result<Vec<_>, _>>()?);
         top.put("subsystem", self.subsystems.iter().map(subsystem).collect::<Vec<_>>());
         top.put("tenant", self.tenants.iter().map(tenant).collect::<Vec<_>>());
-        // A table of the file is there at least once.
+        // A table of the file has at least one entry.
         top.0.retain(|_, value| value.as_array().is_none_or(|array| !array.is_empty()));
         Ok(top.0)
     }

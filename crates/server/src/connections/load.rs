@@ -1,6 +1,6 @@
-//! How much each thread has to do, so that a new queue goes to the one with least.
+//! The load of each thread, so that a new queue goes to the one with the least.
 //!
-//! What counts is who carries a queue: the work of TCP and NVMe/TCP, most of what an IO costs. The thread of the SSD has a part of the work of every queue
+//! Load is counted by the thread that carries a queue: the work of TCP and NVMe/TCP, most of the cost of an IO. The thread of the SSD has a part of the work of every queue
 //! of its subsystems, wherever it is carried.
 //!
 //! Holds: queues are spread as their cost is, and the first stays with its SSD (`queues_are_spread_and_the_first_stays`).
@@ -8,11 +8,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What it costs to carry a queue, in units of what it costs to serve its IOs.
+/// Cost of carrying a queue, in units of the cost of serving its IOs.
 const CARRIED: usize = 4;
 const SERVED: usize = 1;
 
-/// What one thread has to do. Threads look at each other's without waiting: a choice that another has just overtaken is no harm.
+/// The load of one thread. Threads read each other's load without locks: a choice based on a slightly old value does no harm.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Load(Arc<AtomicUsize>);
 
@@ -40,7 +40,7 @@ impl Drop for Burden {
     }
 }
 
-/// Where a queue goes of which `home` has the SSD, and what it burdens: `None` is home, otherwise the number of one of `others`.
+/// Chooses the thread for a queue of the SSD of `home`, and returns its burdens: `None` is home, otherwise the number of one of `others`.
 pub(crate) fn place<'l>(
     home: &Load,
     others: impl Iterator<Item = (usize, &'l Load)>,

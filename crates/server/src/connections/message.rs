@@ -1,11 +1,11 @@
-//! What a pipeline and a connection on another thread tell each other.
+//! Messages between a pipeline and a connection on another thread.
 //!
 //! ```text
 //!   pipeline ── Carry, Done, Data, Cancel, Close … ──► thread of connections
 //!   pipeline ◄─ Opened, Command, Returned, Ended … ─── thread of connections
 //! ```
 //!
-//! Both ways keep their order. So a pipeline that is told what became of a cancelled command has seen every command that came
+//! Both ways keep their order. So a pipeline that receives the result of a cancelled command has received every command that came
 //! before it, and after `Ended` nothing more comes of a connection.
 
 use super::{Owner, SocketEnd};
@@ -48,16 +48,16 @@ pub(crate) enum ToConnections {
         connection: Key,
         /// The answer.
         cqe: Cqe,
-        /// What it brings.
+        /// The data of the reply.
         data: Payload,
-        /// How much is asked for. What the data lacks is zeroes.
+        /// The requested length. Bytes beyond the data are zeroes.
         length: u32,
         /// The pipeline that the data is to be given back to.
         from: usize,
     },
     /// Data that had come with a command.
     Back(Option<IoBuffer>, Permit),
-    /// A command is given up.
+    /// Cancels a command.
     Cancel {
         /// The pipeline that asks.
         from: usize,
@@ -65,9 +65,9 @@ pub(crate) enum ToConnections {
         connection: Key,
         /// The command.
         cid: u16,
-        /// What it is told if it waits for its data, or for memory.
+        /// The status for the host, if the command waits for its data or for memory.
         status: Status,
-        /// By which the pipeline knows what it has asked.
+        /// The pipeline's number for this request.
         ticket: Key,
     },
     /// Reads that succeed need a completion of their own, or not.
@@ -77,9 +77,9 @@ pub(crate) enum ToConnections {
         /// Whether completions carry credits.
         is_enabled: bool,
     },
-    /// What was sent is to come back at once, as somebody waits for memory; or it may wait for other news again.
+    /// Turns immediate return of sent buffers on, while there is a shortage of memory, or off: then they wait for other events.
     Hurry {
-        /// The pipeline whose memory it is.
+        /// The pipeline that owns the memory.
         pipeline: usize,
         /// At once.
         is_wanted: bool,
@@ -140,7 +140,7 @@ pub(crate) struct Carry {
     pub(crate) host: Arc<str>,
 }
 
-/// To a pipeline, of a connection of its that another thread carries.
+/// An event of a connection that another thread carries, to the pipeline of its session.
 pub(crate) enum ConnectionEvent {
     /// It is carried, under this name.
     Opened {
@@ -149,27 +149,27 @@ pub(crate) enum ConnectionEvent {
         /// The connection.
         connection: Key,
     },
-    /// What its bytes say: commands with their data, and others that the transport has answered by itself.
+    /// Parsed input: commands with their data, and others that the transport has answered by itself.
     Events {
         /// The session.
         session: Key,
         /// In order.
         events: Events,
     },
-    /// The host has broken the protocol: the connection ends when it was told so.
+    /// The host has broken the protocol: the connection ends after the report to the host.
     Violated {
         /// The session.
         session: Key,
         /// How.
         fatal: Fatal,
     },
-    /// Data was sent that the pipeline had given, or will never be.
+    /// Buffers of the pipeline were sent, or cannot be sent.
     Returned(Returned),
-    /// What became of a command that was given up.
+    /// The result of cancelling a command.
     Cancelled {
         /// The ticket of the request.
         ticket: Key,
-        /// What became of it.
+        /// The result.
         cancel: Cancel,
     },
     /// The connection has ended. Nothing more comes of it.
@@ -179,26 +179,26 @@ pub(crate) enum ConnectionEvent {
         /// Why.
         end: SocketEnd,
     },
-    /// The reactor of a thread of connections has failed: all that it carried is gone.
+    /// The reactor of a thread of connections has failed: all its connections are lost.
     ThreadFailed {
         /// Its number.
         thread: usize,
     },
 }
 
-/// What a pipeline gets back.
+/// Buffers and permits on their way back to a pipeline.
 #[derive(Default)]
 pub(crate) struct Returned {
     /// The session that the memory was lent by, unless its connection was closed before.
     pub(crate) session: Option<Key>,
-    /// What was read.
+    /// Buffers of data that was read.
     pub(crate) buffers: Vec<IoBuffer>,
     /// For what controllers have said.
     pub(crate) permits: Vec<Permit>,
 }
 
 impl Returned {
-    /// Nothing yet, with room for so many buffers.
+    /// An empty list, with room for this many buffers.
     pub(crate) fn with_capacity(buffers: usize) -> Returned {
         Returned { buffers: Vec::with_capacity(buffers), ..Returned::default() }
     }

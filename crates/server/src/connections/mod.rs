@@ -38,7 +38,7 @@ use units::{Bytes, Instant, Nanos};
 /// is copied once more.
 const SCRATCH: usize = 4 << 10;
 
-/// How many times within the time-out connections are checked for a host that has stalled.
+/// Checks for stalled hosts within one time-out.
 const STALL_CHECKS: u64 = 4;
 
 /// The session that a connection belongs to.
@@ -50,7 +50,7 @@ pub(crate) struct Owner {
     pub(crate) session: Key,
 }
 
-/// Why a socket was closed, or is gone.
+/// Reasons for closing a socket.
 #[derive(Debug)]
 pub(crate) enum SocketEnd {
     /// The host has closed it in order.
@@ -97,7 +97,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Puts it into the list of those with something to send, unless it is there.
+    /// Puts it into the list of those with something to send, unless it is in it.
     fn mark_dirty(&mut self, key: Key, dirty: &mut Vec<Key>) {
         if !self.is_dirty {
             self.is_dirty = true;
@@ -115,7 +115,7 @@ pub(crate) struct Parsed {
     pub(crate) fatal: Option<Fatal>,
 }
 
-/// A connection whose batch was sent.
+/// The connection of a batch that was sent.
 pub(crate) struct Sent {
     pub(crate) owner: Owner,
     /// Whether held bytes can be parsed.
@@ -142,7 +142,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// None yet, with so much memory for what arrives.
+    /// An empty table, with this much memory for arriving data.
     pub(crate) fn new(memory: Bytes) -> Connections {
         Connections {
             table: Slab::new(),
@@ -188,7 +188,7 @@ impl Connections {
         self.by_token.get(&token).copied()
     }
 
-    /// Whose a connection is.
+    /// The owner of a connection.
     pub(crate) fn owner(&self, key: Key) -> Option<Owner> {
         Some(self.table.get(key)?.owner)
     }
@@ -289,7 +289,7 @@ impl Connections {
         self.memory_came_back = true;
     }
 
-    /// How many connections wait for memory, and whether memory was returned since the last call. If so, call
+    /// Returns the number of connections that wait for memory, and whether memory was returned since the last call. If so, call
     /// [`Connections::serve_waiting_for_memory`] that many times.
     pub(crate) fn waiting_for_memory(&mut self) -> (usize, bool) {
         (self.waiting_for_memory.len(), std::mem::take(&mut self.memory_came_back))
@@ -302,7 +302,7 @@ impl Connections {
         self.parse_held(now, key, reactor)
     }
 
-    /// Answers a command.
+    /// Replies to a command.
     #[inline]
     pub(crate) fn reply(&mut self, key: Key, cqe: Cqe) {
         let Some(entry) = self.table.get_mut(key) else { return };
@@ -310,7 +310,7 @@ impl Connections {
         entry.mark_dirty(key, &mut self.dirty);
     }
 
-    /// Answers a command with data. Gives the data back if the connection is gone.
+    /// Replies to a command with data. Returns the data if the connection was closed.
     #[inline]
     pub(crate) fn reply_with_data(
         &mut self,
@@ -333,7 +333,7 @@ impl Connections {
         }
     }
 
-    /// Answers a command with `status` if it waits for its data, or for memory.
+    /// Replies to a command with `status` if it waits for its data, or for memory.
     pub(crate) fn cancel(&mut self, key: Key, cid: u16, status: Status) -> Cancel {
         let Some(entry) = self.table.get_mut(key) else { return Cancel::Unknown };
         let cancel = entry.connection.cancel(cid, status, &mut self.intakes);
@@ -355,7 +355,7 @@ impl Connections {
         }
     }
 
-    /// Sends what is to be sent, one batch per connection. Answers those that have said their last word.
+    /// Sends all replies, one batch per connection. Returns the connections that have sent their last PDU.
     pub(crate) fn flush(&mut self, now: Instant, reactor: &mut Reactor) -> Vec<Key> {
         let mut spent = Vec::new();
         for key in self.dirty.drain(..) {
@@ -386,13 +386,13 @@ impl Connections {
         Some(Sent { owner, has_room })
     }
 
-    /// The thread did not run for so long: that is not the hosts' time.
+    /// Extends all time-outs: the thread did not run for this long, which is not the hosts' fault.
     pub(crate) fn extend(&mut self, by: Nanos) {
         self.next_stall_check += by;
         self.table.values_mut().for_each(|entry| entry.connection.extend(by));
     }
 
-    /// Connections whose host has stalled, if it is time to check.
+    /// Returns connections whose host has stalled, if it is time to check.
     pub(crate) fn stalled(&mut self, now: Instant, limits: &Limits) -> Vec<(Key, SocketEnd)> {
         if now < self.next_stall_check {
             return Vec::new();

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Memory of data that was sent goes back to its pipeline with the next commands for it, so that no pipeline is woken for that alone. It
-//! goes at once where somebody waits for memory (`Hurry`), and after a moment if no commands come.
+//! goes at once during a shortage of memory (`Hurry`), and after a moment if no commands come.
 //!
 //! Holds: every command that was parsed reaches its pipeline before `Quiet`, every answer its host before `Drained`
-//!        (`tests/threads.rs`); a thread that fails takes its own connections with it and nobody else's.
+//!        (`tests/threads.rs`); a thread that fails takes only its own connections with it.
 
 use super::message::{Carry, Change, ConnectionEvent, Returned, ToConnections};
 use super::{Connections, Owner, Parsed, Sent, SocketEnd};
@@ -39,7 +39,7 @@ use units::{Instant, Nanos};
 /// Hosts that are remembered at least, whether they have connections or not.
 const HOSTS_MIN: usize = 64;
 
-/// What such a thread is made of.
+/// The parts of such a thread.
 pub(crate) struct Parts {
     /// Its number among these threads.
     pub(crate) index: usize,
@@ -55,10 +55,10 @@ pub(crate) struct Parts {
     pub(crate) memory: Memory,
 }
 
-/// So long what was sent waits for commands to go back with. Who needs it before that says so (`Hurry`), so it may be long.
+/// Longest time that sent buffers wait for commands to travel with. It may be long, as a pipeline that needs them earlier sends `Hurry`.
 const RETURN_AFTER: Nanos = Nanos::millis(100);
 
-/// How far the end has come.
+/// Phases of the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
@@ -83,9 +83,9 @@ pub(crate) struct ConnectionThread {
     hosts: HashMap<Arc<str>, Weak<HostAccount>>,
     hosts_max: usize,
     pipelines: Outboxes<ToPipeline>,
-    /// Pipelines that want back at once what was sent.
+    /// Pipelines that need sent buffers back at once.
     hurried: Vec<usize>,
-    /// When to give back what waits for commands.
+    /// When to give back buffers that wait for commands.
     give_back_at: Option<Instant>,
     phase: Phase,
 }
@@ -111,7 +111,7 @@ impl ConnectionThread {
         }
     }
 
-    /// Runs until it is told to end.
+    /// Runs until a message ends it.
     ///
     /// # Errors
     /// The reactor's own: a broken machine, or a bug. The pipelines have been told.
@@ -156,7 +156,7 @@ impl ConnectionThread {
                 self.give_back_at = None;
                 self.pipelines.send_what_waits();
             }
-            // A pipeline that is gone has closed its connections, or failed, which it has told.
+            // A pipeline that has ended has closed its connections, or has reported its failure.
             self.pipelines.flush(|_, message| drop(message));
             if self.give_back_at.is_some() && !self.pipelines.holds_back() {
                 self.give_back_at = None;
@@ -264,7 +264,7 @@ impl ConnectionThread {
                     self.pipelines.send_what_waits();
                 }
             }
-            // If it is gone, that was told.
+            // If it was closed before, the pipeline has received the reason.
             ToConnections::Close { connection } => self.close(connection, SocketEnd::AsTold),
             ToConnections::Change(change) => self.on_change(*change),
             ToConnections::PipelineFailed { slot } => {
@@ -276,7 +276,7 @@ impl ConnectionThread {
             ToConnections::Stats(answer) => {
                 let stats =
                     ThreadStats { connections: self.connections.len(), memory: self.connections.memory() };
-                // Nobody waits any more if this fails.
+                // This fails only if the receiver has given up waiting.
                 let _ = answer.send(stats);
             }
             ToConnections::Drain => {
@@ -295,7 +295,7 @@ impl ConnectionThread {
     fn on_change(&mut self, change: Change) {
         match change {
             Change::Pipeline { slot, mailbox } => {
-                // What still waits for a pipeline that was here before goes home by itself.
+                // Messages that wait for the former pipeline in this slot free their memory when they are dropped.
                 drop(self.pipelines.take_back(slot));
                 self.hurried.retain(|other| *other != slot);
                 self.pipelines.set(slot, mailbox);
@@ -340,7 +340,7 @@ impl ConnectionThread {
         }
     }
 
-    /// What all connections of a host here may hold together.
+    /// The account of all connections of a host on this thread.
     fn host(&mut self, host: &Arc<str>) -> Arc<HostAccount> {
         if let Some(account) = self.hosts.get(host).and_then(Weak::upgrade) {
             return account;
@@ -354,7 +354,7 @@ impl ConnectionThread {
         account
     }
 
-    /// What came out of bytes, to the session.
+    /// Passes parsed input on to the session.
     fn pass_on(&mut self, parsed: Option<Parsed>) {
         let Some(Parsed { owner: Owner { pipeline, session }, key, events, fatal }) = parsed else {
             return;
@@ -380,7 +380,7 @@ impl ConnectionThread {
         }
     }
 
-    /// Commands whose pipeline is gone: their data is nobody's.
+    /// Frees the data of commands whose pipeline has ended.
     fn keep(&mut self, events: Events) {
         for event in events {
             let payloads = match event {
@@ -405,7 +405,7 @@ impl ConnectionThread {
         self.tell(pipeline, ConnectionEvent::Ended { session, end });
     }
 
-    /// Gives a pipeline back what is its own.
+    /// Gives a pipeline its buffers and permits back.
     fn give_back(&mut self, now: Instant, pipeline: usize, back: Returned) {
         if back.is_empty() {
             return;

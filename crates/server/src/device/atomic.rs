@@ -15,7 +15,7 @@ use std::path::Path;
 /// Every device writes at least this much without tearing.
 const SECTOR: u32 = 512;
 
-/// Warnings about namespaces whose blocks a power failure may tear: which ones, and what to do.
+/// Warnings about namespaces whose blocks a power failure may tear, each with advice.
 pub(crate) fn torn_blocks(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     for subsystem in &config.subsystems {

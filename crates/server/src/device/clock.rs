@@ -1,8 +1,8 @@
 //! A device's own clock.
 //!
 //! An emulated SSD can run slower or faster than real time. Its scheduler runs on the same clock. So thresholds, rates and periods keep
-//! the values of the SSD. The clock of a real device is the machine's clock. What a tenant is promised is in real time; with each
-//! share, the scheduler is told how long a second of real time is on its clock ([`DeviceClock::second`]).
+//! the values of the SSD. The clock of a real device is the machine's clock. Promises to a tenant are in real time; with each
+//! share, the scheduler gets the length of a second of real time on its clock ([`DeviceClock::second`]).
 //!
 //! Holds: at the real time of `to_real`, the device's clock has reached the given time (`a_deadline_is_never_early`).
 
@@ -46,7 +46,7 @@ impl DeviceClock {
         self.origin + units::Nanos(clamp((span * THOUSAND).div_ceil(u128::from(self.speed.thousandths()))))
     }
 
-    /// How long a time of the device takes on the machine's clock, rounded up.
+    /// Converts a span of the device's time to the machine's clock, rounded up.
     pub(crate) fn to_real_span(self, device: units::Nanos) -> units::Nanos {
         let span = u128::from(device.get()) * THOUSAND;
         units::Nanos(clamp(span.div_ceil(u128::from(self.speed.thousandths()))))

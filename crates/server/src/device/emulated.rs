@@ -60,7 +60,7 @@ pub(crate) struct EmulatedDevice {
     /// Completions of one `advance`, kept for its memory.
     ended: Vec<Completion>,
     done: Vec<DeviceDone>,
-    /// What the sparse file has done, kept for its memory.
+    /// Completions of the sparse file; the vector is kept for its memory.
     moved: Vec<DeviceDone>,
 }
 
@@ -119,7 +119,7 @@ impl EmulatedDevice {
         self.done.push(DeviceDone { tag: io.tag, result, buffer: io.buffer, latency, late: io.late });
     }
 
-    /// Notes what the sparse file has done.
+    /// Collects completions of the sparse file.
     fn collect_moved(&mut self) {
         let Contents::File(file) = &mut self.contents else { return };
         let mut moved = std::mem::take(&mut self.moved);

@@ -8,7 +8,7 @@
 
 use units::Bytes;
 
-/// How to erase a range.
+/// The way of erasing a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Erase {
     /// It reads as zeros afterwards.
@@ -17,7 +17,7 @@ pub(crate) enum Erase {
     Forget,
 }
 
-/// How much of a range to erase in one step, and its cost.
+/// The part of a range to erase in one step, and its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quote {
     /// Bytes from the start of the range. It ends at the end of a block.

@@ -1,4 +1,4 @@
-//! Why a device cannot be used: what is wrong with it, and what to do.
+//! Reasons why a device cannot be used, each with advice.
 //!
 //! The user may have typed a flag or written a file. Where their names differ, the text has both.
 
@@ -37,19 +37,19 @@ pub enum DeviceError {
     System {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
         /// The error of the system.
         error: io::Error,
     },
-    /// It is not what the configuration says it is.
+    /// Its type differs from the configuration.
     #[error("{}: is a {found}, not a {expected}; {}", .path.display(), kind_advice(.found))]
     WrongKind {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// The actual type.
         found: &'static str,
-        /// What it should be.
+        /// The configured type.
         expected: &'static str,
     },
     /// It has another size than the configuration says.
@@ -63,7 +63,7 @@ pub enum DeviceError {
         path: PathBuf,
         /// Its size.
         found: Bytes,
-        /// What the configuration says.
+        /// The configured size.
         wanted: Bytes,
     },
     /// Its name leads elsewhere since it was opened.
@@ -78,7 +78,7 @@ pub enum DeviceError {
         path: PathBuf,
         /// Whether it leads anywhere now.
         exists: bool,
-        /// What is open.
+        /// The device that is open.
         served: String,
     },
     /// It cannot be written, and is configured to be writable.
@@ -89,7 +89,7 @@ pub enum DeviceError {
     ReadOnly {
         /// The device.
         path: PathBuf,
-        /// What says so.
+        /// The source of this information.
         why: String,
     },
     /// Its file was cut while it was served.
@@ -106,7 +106,7 @@ pub enum DeviceError {
         /// The size that is served.
         before: Bytes,
     },
-    /// Somebody else uses it. The users, as far as they are known.
+    /// Other programs use it. The users, if they are known.
     #[error(
         "{}: is in use: {}; end that first; to share it all the same, at the risk of destroying what is on it: --force, or in a \
          configuration force = true",
@@ -159,7 +159,7 @@ pub enum DeviceError {
         path: PathBuf,
         /// The size of the log.
         size: Bytes,
-        /// What is there instead.
+        /// The actual state.
         why: &'static str,
         /// The file of the note.
         note: PathBuf,
@@ -172,7 +172,7 @@ pub enum DeviceError {
     Profile(ProfileError),
 }
 
-/// What to do about a file that does not exist.
+/// Advice for a file that does not exist.
 fn missing_advice(device: Option<&Path>) -> String {
     match device {
         Some(device) => format!("is {} meant?", device.display()),
@@ -182,7 +182,7 @@ fn missing_advice(device: Option<&Path>) -> String {
     }
 }
 
-/// What to do about a file of the wrong kind.
+/// Advice for a file of the wrong kind.
 fn kind_advice(found: &str) -> &'static str {
     match found {
         "block device" => "write kind = \"block\"",
@@ -194,7 +194,7 @@ fn kind_advice(found: &str) -> &'static str {
     }
 }
 
-/// Who uses a device, as far as that is known.
+/// The known users of a device.
 fn users(users: &[User]) -> String {
     match users {
         [] => "by whom is not visible from here (lsof and lsblk may tell)".to_owned(),
@@ -235,7 +235,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What to do about an error of the system.
+/// Advice for an error of the system.
 fn advice(path: &Path, error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

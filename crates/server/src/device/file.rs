@@ -1,6 +1,6 @@
 //! A file or a block device, read and written through the reactor.
 //!
-//! The reactor accepts a limited number of disk operations. What it refuses waits here, in order, until `poll`. Latency counts from the
+//! The reactor accepts a limited number of disk operations. Refused operations wait here, in order, until `poll`. Latency counts from the
 //! submission by the scheduler, so this wait counts as the device's, as with a full hardware queue.
 //!
 //! Not every file system supports discard and write-zeroes. An unsupported discard does nothing and succeeds (NVMe allows deallocated
@@ -18,7 +18,7 @@ use std::ops::Range;
 use tracing::warn;
 use units::{Bytes, Instant, Nanos};
 
-/// What to do when the system does not support an operation.
+/// The action if the system does not support an operation.
 #[derive(Clone, Copy, Debug)]
 enum Fallback {
     /// Fail.
@@ -49,7 +49,7 @@ pub(crate) struct FileDevice {
     started: Slab<Started>,
     refused: VecDeque<(Key, DiskOp)>,
     done: Vec<DeviceDone>,
-    /// Is set in the reactor's tags: zero, or what tells an auxiliary store from the SSD on the same reactor.
+    /// A bit that is set in the reactor's tags: zero, or the one that distinguishes an auxiliary store from the SSD on the same reactor.
     tag_bit: u64,
     /// For an NVMe namespace: its block device.
     _disk: Option<File>,
@@ -113,7 +113,7 @@ impl FileDevice {
         Ok(FileDevice { file, end: None, shortcuts, started, refused, done, tag_bit: 0, _disk: None })
     }
 
-    /// Whether all of `range` is there: always, but for a file that another program has cut.
+    /// Checks that all of `range` exists: always, except in a file that another program has cut.
     fn expect(&mut self, now: Instant, range: &Range<u64>, changes: bool) -> io::Result<()> {
         let Some(end) = &mut self.end else { return Ok(()) };
         let started = &self.started;
@@ -212,7 +212,7 @@ impl Device for FileDevice {
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        // What was refused is tried again after the next disk event, of which there is one as the queue was full.
+        // Refused operations are tried again after the next disk event. There will be one, as the queue was full.
         None
     }
 

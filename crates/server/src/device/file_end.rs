@@ -51,7 +51,7 @@ impl FileEnd {
         Ok(FileEnd { file, name, length, looked_at: None, writes: Vec::new(), lost_from: None })
     }
 
-    /// Looks whether all of `range` is there. `is_over` tells of an earlier write whether it has ended.
+    /// Checks that all of `range` exists. `is_over` says of an earlier write whether it has ended.
     pub(super) fn expect(
         &mut self,
         now: Instant,

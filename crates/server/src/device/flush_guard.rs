@@ -27,7 +27,7 @@ pub(crate) struct FlushGuard {
     /// Whether writes go through the page cache.
     is_buffered: bool,
     has_failed: bool,
-    /// IOs on the device whose failure may mean that earlier writes are lost; whether each is a write.
+    /// IOs on the device whose failure may mean that earlier writes are lost, with a flag for writes.
     flushes: HashMap<u64, bool>,
     refused: Vec<DeviceDone>,
 }
@@ -136,7 +136,7 @@ impl FlushGuard {
     }
 }
 
-/// Whether earlier writes may be lost. A device that has gone fails everything by itself, and for a write of its own there may be
+/// Whether earlier writes may be lost. A device that has failed fails every IO, and for a write of its own there may be
 /// no room.
 fn loses_writes(error: &io::Error, is_write: bool) -> bool {
     let is_gone = matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO));

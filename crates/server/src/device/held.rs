@@ -1,8 +1,8 @@
 //! The file or disk that a device has open, apart from the name that it was opened by.
 //!
 //! A name can come to lead elsewhere while the target runs: a new image is moved over the old one, a link is changed, another drive
-//! appears under `/dev/disk/by-id`. The target goes on with what it has open, so a reload looks there for the size, and compares what the
-//! name leads to now with what is open: if they differ, the operator believes that another file is served.
+//! appears under `/dev/disk/by-id`. The target continues with the open file, so a reload takes its size, and compares the file that the
+//! name leads to now with the open one: if they differ, the operator believes that another file is served.
 //!
 //! A disk is known by its number and the kernel's sequence number of disks, because a loop device or a slot can get another medium
 //! under the same number.
@@ -85,7 +85,7 @@ impl Held {
         &self.path
     }
 
-    /// Compares what the name leads to now with what is open.
+    /// Compares the file that the name leads to now with the open one.
     ///
     /// # Errors
     /// It leads elsewhere, or nowhere.
@@ -108,7 +108,7 @@ impl Held {
     pub(crate) fn length(&self) -> io::Result<u64> {
         match self.mark {
             Mark::File { .. } => Ok(self.file.metadata()?.len()),
-            // Nobody reads or writes at the position of this handle.
+            // No other code reads or writes at the position of this handle.
             Mark::Disk { .. } => Ok(seek(&self.file, SeekFrom::End(0))?),
         }
     }
@@ -128,7 +128,7 @@ impl Held {
         self.is_file() || self.temperature.is_some()
     }
 
-    /// Reads the temperature of a disk; warns, once, if it is a file whose last name was removed.
+    /// Reads the temperature of a disk. Of a file, warns once if its last name was removed.
     pub(super) fn survey(&self) {
         self.temperature.iter().for_each(Temperature::survey);
         self.warn_if_nameless();
@@ -144,7 +144,7 @@ impl Held {
         matches!(self.mark, Mark::File { .. })
     }
 
-    /// Warns, once, if it is a file whose last name was removed.
+    /// Warns, once, if this is a file whose last name was removed.
     fn warn_if_nameless(&self) {
         let is_nameless = self.is_file() && self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0);
         if is_nameless && !self.has_warned.swap(true, Ordering::Relaxed) {

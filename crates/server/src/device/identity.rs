@@ -6,7 +6,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What a path leads to.
+/// The file or disk that a path leads to.
 pub(crate) enum Identity {
     /// A block device, with its partitions.
     Disk(Disk),
@@ -22,7 +22,7 @@ pub(super) fn disk_number(metadata: &Metadata) -> Option<u64> {
 }
 
 impl Identity {
-    /// What `path` leads to, if that can be found out.
+    /// The file or disk that `path` leads to, if it can be examined.
     pub(crate) fn of(path: &Path) -> Option<Identity> {
         let by_metadata = |metadata: Metadata| match disk_number(&metadata) {
             Some(number) => Identity::Disk(Disk::of(number)),

@@ -1,4 +1,4 @@
-//! Finds who else uses a block device or a file, so that a disk with somebody's file system is not served to hosts.
+//! Finds other users of a block device or a file, so that a disk with a file system in use is not served to hosts.
 //!
 //! For block devices the kernel helps: an open with `O_EXCL` fails (`EBUSY`) while the device or one of its partitions is mounted, is
 //! swap, belongs to LVM, md or multipath, or is open with `O_EXCL` elsewhere. This module finds the user, because "device busy" alone
@@ -25,7 +25,7 @@ pub enum User {
     Holder(String),
     /// A loop device reads and writes it.
     Loop(String),
-    /// A process has it open.
+    /// An open handle of a process.
     Process {
         /// Its number.
         id: u32,
@@ -55,7 +55,7 @@ impl fmt::Display for User {
 
 /// A block device, as the kernel knows it: with its partitions.
 pub(crate) struct Disk {
-    /// Major and minor number, as `1:2`, and name of itself and of each partition.
+    /// Major and minor number, as `1:2`, and name of the disk and each partition.
     parts: Vec<(String, String)>,
     /// Their folders in sysfs.
     folders: Vec<PathBuf>,
@@ -99,7 +99,7 @@ impl Disk {
     }
 }
 
-/// Who uses the block device of `metadata`.
+/// The users of the block device of `metadata`.
 pub(super) fn users_of_disk(metadata: &Metadata) -> Vec<User> {
     let disk = Disk::of(metadata.rdev());
     let mut users = Vec::new();
@@ -115,7 +115,7 @@ pub(super) fn users_of_disk(metadata: &Metadata) -> Vec<User> {
     users
 }
 
-/// Who uses the regular file of `metadata`.
+/// The users of the regular file of `metadata`.
 pub(super) fn users_of_file(metadata: &Metadata) -> Vec<User> {
     let is_it = |path: &Path| {
         fs::metadata(path).is_ok_and(|other| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino()))

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! It belongs to the thread that opened it. Reads and writes bypass the page cache if the file system allows it, and
-//! [`LocalDevice::cached_by`] tells if something caches them all the same.
+//! [`LocalDevice::cached_by`] names a cache that is used all the same.
 //!
 //! Holds: what another program uses is refused (`tests/ssdtest.rs` of the crate `gimbal`, with real loop devices).
 
@@ -22,10 +22,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use units::{Bytes, Instant, Nanos};
 
-/// How long the thread looks for completions before it sleeps, so that a wake-up does not count as the device's latency.
+/// Time of polling for completions before the thread sleeps, so that a wake-up does not count as the device's latency.
 const SPIN: Nanos = Nanos::micros(50);
 
-/// How to open it.
+/// Options for opening it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocalOptions {
     /// Open it although it is in use.
@@ -36,7 +36,7 @@ pub struct LocalOptions {
     pub create: Option<Bytes>,
 }
 
-/// What to do.
+/// The operation.
 #[derive(Debug)]
 pub enum LocalOp {
     /// Fill the buffer.
@@ -45,10 +45,10 @@ pub enum LocalOp {
     Write(IoBuffer),
 }
 
-/// What of a file was never written.
+/// The parts of a file that were never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holes {
-    /// All was written, as far as the file system knows. So are block devices, which do not tell.
+    /// All was written, according to the file system. The same for block devices, which do not report it.
     None,
     /// Some parts were not.
     Some,
@@ -129,12 +129,12 @@ impl LocalDevice {
         self.block_size_min
     }
 
-    /// What answers its reads and takes its writes instead of the device, if anything does: then the times are not the device's.
+    /// The cache that serves reads and takes writes instead of the device, if there is one: then the times are not the device's.
     pub fn cached_by(&self) -> Option<&str> {
         self.cached_by.as_deref()
     }
 
-    /// What of a file had never been written when it was opened: reads of that are answered by the file system, not by the device.
+    /// The parts of a file that were never written when it was opened: the file system serves reads of them, not the device.
     pub fn holes(&self) -> Holes {
         self.holes
     }
@@ -185,7 +185,7 @@ impl Holes {
     }
 }
 
-/// What caches a file or block device below direct IO: a file system in memory, or a loop device on a cached file.
+/// The cache of a file or block device below direct IO: a file system in memory, or a loop device on a cached file.
 fn cache_below(file: &File) -> io::Result<Option<String>> {
     let metadata = file.metadata()?;
     if metadata.is_file() {

@@ -110,7 +110,7 @@ pub(crate) trait Device {
     /// The device's own clock. Its scheduler runs on it.
     fn clock(&self) -> DeviceClock;
 
-    /// How much of a range, from its start, the device would erase now at a cost of about `most`, and the exact cost. Called before a
+    /// The part of a range, from its start, that the device would erase now at a cost of about `most`, and the exact cost. Called before a
     /// Write Zeroes or a Deallocate passes the scheduler.
     fn quote(&self, erase: Erase, offset: u64, length: u64, most: Bytes) -> Quote;
 
@@ -120,7 +120,7 @@ pub(crate) trait Device {
     /// A disk operation that this device gave to the reactor is done.
     fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>);
 
-    /// Does what is due at `now`, including operations that the reactor had no room for before.
+    /// Carries out work that is due at `now`, including operations that the reactor had no room for before.
     fn poll(&mut self, now: Instant, reactor: &mut Reactor);
 
     /// When `poll` has to be called next.

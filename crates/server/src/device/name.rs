@@ -1,6 +1,6 @@
 //! The name by which an SSD is known again after a restart, whatever its path is by then.
 //!
-//! A block device has the worldwide name or serial number that it reports; a partition is as fast as its disk, so it has the disk's. What has
+//! A block device has the worldwide name or serial number that it reports; a partition is as fast as its disk, so it has the disk's. A device with
 //! neither (a loop device) is known by the file behind it, and a file by its path. An emulated SSD is what its profile and condition say.
 
 use crate::config::{Condition, DeviceKind, EmulatedConfig};
@@ -10,10 +10,10 @@ use std::path::Path;
 
 /// Where the kernel describes block devices, by number.
 const DEVICES: &str = "/sys/dev/block";
-/// What tells a disk from others, best first, in its folder there.
+/// Files in a disk's folder that distinguish it from other disks, best first.
 const MARKS: [&str; 5] = ["wwid", "device/wwid", "device/serial", "serial", "loop/backing_file"];
 
-/// The name; `None` if nothing tells the device from others, or if there is nothing to learn of it.
+/// The name; `None` if the device cannot be distinguished from others, or has no model to learn.
 pub(crate) fn lasting_name(kind: &DeviceKind) -> Option<String> {
     match kind {
         DeviceKind::Block { path, .. } => name_of_disk(path),
@@ -37,7 +37,7 @@ fn name_of_disk(path: &Path) -> Option<String> {
     name_in(&disk)
 }
 
-/// What the folder of a disk says of it.
+/// The name in the folder of a disk.
 fn name_in(disk: &Path) -> Option<String> {
     MARKS.into_iter().find_map(|mark| {
         let text = fs::read_to_string(disk.join(mark)).ok()?;

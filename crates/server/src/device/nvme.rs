@@ -1,7 +1,7 @@
 //! A namespace of an NVMe SSD, used by NVMe commands through its generic character device (`/dev/ng0n1`).
 //!
 //! The kernel protects only the block device of the namespace (`/dev/nvme0n1`) against a second user. So the block device is opened
-//! exclusively, and held as long as the namespace is served: nobody can mount it or add it to LVM, and a device in use is refused.
+//! exclusively, and held as long as the namespace is served: it cannot be mounted or added to LVM meanwhile, and a device in use is refused.
 //!
 //! Commands carry whole blocks of the NVM command set. A namespace that needs more is refused: metadata with every block, zones,
 //! blocks larger than a page.
@@ -50,7 +50,7 @@ pub(super) struct Found {
     pub(super) size: Bytes,
 }
 
-/// The block device of the namespace whose generic character device has this metadata. From sysfs.
+/// The block device of the namespace with a generic character device of this metadata. From sysfs.
 pub(super) fn block_folder(metadata: &Metadata) -> Option<PathBuf> {
     if !metadata.file_type().is_char_device() {
         return None;

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How many bytes a file or block device erases in the time of one written byte.
+/// Bytes that a file or block device erases in the time of one written byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shortcuts {
     zero: u64,

@@ -4,8 +4,8 @@
 //! finds its size. [`OpenDevice::start`] gives it to the reactor of its pipeline.
 //!
 //! A target that serves the wrong device destroys data. So: a file is created only on request, and never in `/dev`; a device or file
-//! that somebody else uses is refused; a file with another size than the configured one is refused. An empty file is accepted as new:
-//! the power may have failed while it was created. What cannot be written is served read-only, unless the configuration says otherwise.
+//! that other programs use is refused; a file with another size than the configured one is refused. An empty file is accepted as new:
+//! the power may have failed while it was created. A write-protected device is served read-only, unless the configuration says otherwise.
 //!
 //! Holds: each of these rules (`tests/in_use.rs`, `tests/devices.rs`).
 //! Elsewhere: `in_use` finds who uses a disk, `space` checks the room for sparse files, `error` has the texts.
@@ -56,7 +56,7 @@ pub(crate) struct Facts {
     pub(crate) read_only: bool,
     /// Its file or disk, and that of the log of its auxiliary store: empty for a device without any.
     pub(crate) held: Vec<Arc<Held>>,
-    /// Tells which blocks have storage, for devices where a block may have none: files, because deallocated blocks become holes, and
+    /// Map of the blocks that have storage, for devices where a block may have none: files, because deallocated blocks become holes, and
     /// the memory of a modelled SSD.
     pub(crate) allocation: Option<Arc<Allocation>>,
 }
@@ -256,7 +256,7 @@ pub(crate) fn load_profile(name: &str) -> Result<Profile, ProfileError> {
     Profile::find(name, Path::new(""))
 }
 
-/// Looks at an open device again, whose name, size or write protection may have changed; returns its properties now. A file that is
+/// Examines an open device again, as its name, size or write protection may have changed. Returns its properties. A file that is
 /// smaller than its new configured `size` is extended.
 pub(crate) fn measure(config: &DeviceConfig, known: &Facts) -> Result<Facts, DeviceError> {
     known.held.iter().try_for_each(|held| held.expect_named())?;
@@ -338,7 +338,7 @@ fn expect_polled(path: &Path, disk: &File, is_polled: bool) -> Result<(), Device
     if is_polled && !nvme::has_polled_queues(number) { Err(nvme::unpolled(path)) } else { Ok(()) }
 }
 
-/// Whether a regular file has holes, and what tells which of its blocks have storage.
+/// Whether a regular file has holes, and the map of its blocks that have storage.
 fn allocation_of(path: &Path, file: &File) -> Result<(bool, Arc<Allocation>), DeviceError> {
     let thin = has_holes(file).map_err(system(path, "examined"))?;
     // The clone shares the lock: another target gets the file only after this one has dropped its namespaces, too.
@@ -346,7 +346,7 @@ fn allocation_of(path: &Path, file: &File) -> Result<(bool, Arc<Allocation>), De
     Ok((thin, Arc::new(Allocation::File(file))))
 }
 
-/// How to open a regular file.
+/// Options for opening a regular file.
 pub(super) struct Wanted {
     pub(super) size: Option<Bytes>,
     pub(super) create: bool,
@@ -384,7 +384,7 @@ pub(super) struct Opened {
     pub(super) read_only: bool,
 }
 
-/// Opens and locks a regular file that nobody else uses.
+/// Opens and locks a regular file that has no other users.
 pub(super) fn open_file(path: &Path, wanted: Wanted) -> Result<Opened, DeviceError> {
     let Wanted { size, create, direct, force, writing } = wanted;
     match fs::metadata(path) {
@@ -486,7 +486,7 @@ fn is_among_devices(path: &Path) -> bool {
     parent.starts_with("/dev") && fs::metadata(&parent).is_ok_and(|parent| parent.dev() == devices.dev())
 }
 
-/// Opens and locks a block device that nobody else uses.
+/// Opens and locks a block device that has no other users.
 pub(super) fn open_disk(
     path: &Path,
     direct: bool,

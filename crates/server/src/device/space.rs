@@ -31,7 +31,7 @@ struct FileSystem<'c> {
     files: Vec<(&'c DeviceConfig, &'c Path, Bytes)>,
 }
 
-/// The devices of `config` whose holes the file system has no room for, and the message about each. A file that cannot be examined is
+/// The devices of `config` with holes larger than the free space of their file system, and the message about each. A file that cannot be examined is
 /// skipped: opening it reports the error.
 pub(crate) fn shortages(config: &Config) -> Vec<(&DeviceConfig, Shortage)> {
     let mut file_systems: HashMap<u64, FileSystem<'_>> = HashMap::new();

@@ -225,7 +225,7 @@ mod tests {
         let mut sparse = sparse(200 * CHUNK);
         let map = Arc::clone(&sparse.map);
         assert_eq!(map.allocated(0, 200 * CHUNK), 0);
-        // Chunks 63 and 64, whose bits are in two words, and the last one.
+        // Chunks 63 and 64, with bits in two words, and the last one.
         sparse.write(64 * CHUNK - 1, &[1; 2]);
         sparse.write(200 * CHUNK - 1, &[1]);
         let ranges = [(0, 200), (0, 64), (63, 2), (64, 1), (65, 135), (65, 134)];

@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// What drives are used at, with room, in thousandths of a degree Celsius.
+/// Temperatures of working drives, with a margin, in thousandths of a degree Celsius.
 const PLAUSIBLE: RangeInclusive<i64> = -40_000..=125_000;
 /// 0 °C, in thousandths of a kelvin.
 const FREEZING: i64 = 273_150;

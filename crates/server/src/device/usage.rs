@@ -1,14 +1,14 @@
-//! How many blocks of a thin device are allocated, for NUSE of Identify Namespace.
+//! The number of allocated blocks of a thin device, for NUSE of Identify Namespace.
 //!
 //! A file with holes, and a modelled SSD in memory, allocate a block when it is written and free it when it is deallocated. Counting
 //! takes time or waits for a disk, so a thread of its own does it for all SSDs (`Survey`). Identify reads the last count.
 //!
 //! A count is about a second old, or older if there is much to count: the thread works at most a twentieth of the time. If the system
-//! makes it wait (a dead network file system), the counts stay as they are, and nothing else waits. A namespace that is gone is
+//! makes it wait (a dead network file system), the counts stay as they are, and nothing else waits. A namespace that was removed is
 //! dropped at the next count. The end of the target ends the thread without waiting for it.
 //!
-//! If a namespace is the whole file, or the file has no holes, the count is what the system says of the file. Otherwise data and holes
-//! are told apart. Blocks that were allocated and never written (fallocate) then count as holes, because Linux shows them as holes. In a
+//! If a namespace is the whole file, or the file has no holes, the count is the system's for the file. Otherwise data and holes
+//! are counted separately. Blocks that were allocated and never written (fallocate) then count as holes, because Linux shows them as holes. In a
 //! file with more than [`EXTENTS_MAX`] pieces, the rest counts as allocated.
 //!
 //! Holds: a count is never larger than the namespace
@@ -40,7 +40,7 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The pause after a count is this many times as long as the count.
 const REST: u32 = 20;
 
-/// What tells which blocks of a device are allocated.
+/// The source of the counts of a device.
 #[derive(Debug)]
 pub(crate) enum Allocation {
     /// The file system of this file.
@@ -102,7 +102,7 @@ fn data_of(file: &File, mut at: u64, end: u64) -> io::Result<u64> {
     Ok(data + (end - at))
 }
 
-/// How much of a namespace is allocated.
+/// The allocated bytes of a namespace.
 #[derive(Debug)]
 pub(crate) struct Usage {
     allocation: Arc<Allocation>,
@@ -149,7 +149,7 @@ enum Watched {
 }
 
 impl Watched {
-    /// Looks at it; `false` if it is gone.
+    /// Counts again. Returns `false` if the namespace was removed.
     fn survey(&self) -> bool {
         match self {
             Watched::Usage(usage) => usage.upgrade().inspect(|usage| usage.survey()).is_some(),
@@ -259,7 +259,7 @@ mod tests {
         for piece in 0..pieces {
             scratch.1.write_all_at(&[7; PAGE as usize], 2 * PAGE * piece).expect("room");
         }
-        // Not the whole file: data and holes are told apart.
+        // Not the whole file: data and holes are counted separately.
         let counted = scratch.usage(0, 2 * PAGE * pieces).bytes();
         let exact = PAGE * pieces;
         assert!((exact..exact + 11 * PAGE).contains(&counted), "{counted} of {exact}");

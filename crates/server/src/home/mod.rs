@@ -17,7 +17,7 @@ pub(crate) struct Home {
     pub(crate) subsystem: Subsystem,
     /// Where its namespaces lie, by number.
     pub(crate) placements: Vec<Option<Placement>>,
-    /// How much of a namespace has storage, where some may not.
+    /// The counter of allocated storage of each namespace that may be sparse.
     pub(crate) usages: HashMap<u32, Arc<Usage>>,
 }
 
@@ -44,7 +44,7 @@ impl Home {
         self.usages.remove(&nsid);
     }
 
-    /// A namespace has another number of blocks: what counts its storage is told.
+    /// Passes a new number of blocks of a namespace to the counter of its storage.
     pub(crate) fn resize_usage(&self, nsid: u32, blocks: u64) {
         let log2 = self.placements[nsid as usize].map_or(0, |placement| placement.block_log2);
         if let Some(usage) = self.usages.get(&nsid) {
@@ -52,7 +52,7 @@ impl Home {
         }
     }
 
-    /// Tells the subsystem how much of a namespace has storage, for what a host is going to be told.
+    /// Updates the allocated size of a namespace in the subsystem, before a host asks for it.
     pub(crate) fn tell_allocated(&mut self, nsid: u32) {
         let placement = self.placements.get(nsid as usize).copied().flatten();
         if let Some((usage, placement)) = self.usages.get(&nsid).zip(placement) {

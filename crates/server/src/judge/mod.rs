@@ -62,7 +62,7 @@ impl Config {
         wrong_if_any(between_fields(self))
     }
 
-    /// As [`Config::check`], and looks at what the configuration names outside itself: everything that can be known without opening
+    /// As [`Config::check`], and examines files and devices that the configuration names: everything that can be known without opening
     /// a device or an address.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ fn wrong_if_any(problems: Vec<Problem>) -> Result<(), ConfigError> {
     if problems.is_empty() { Ok(()) } else { Err(ConfigError::Wrong { file: None, problems }) }
 }
 
-/// Reads a text and has what was read judged.
+/// Reads a text, and judges the configuration.
 fn parse_with_lines(
     text: &str,
     judge: impl FnOnce(&Config) -> Vec<Problem>,
@@ -107,7 +107,7 @@ fn parse_with_lines(
     if !is_toml {
         return Err(problems);
     }
-    // Fields that could not be read hold defaults: the user did not write what the check says about those.
+    // Fields that could not be read hold defaults: the user did not write the values that a check would report.
     let unread: Vec<String> = problems.iter().map(|problem| problem.field.clone()).collect();
     let found = judge(&config).into_iter().filter(|found| !unread.contains(&found.field));
     problems.extend(found.map(|found| Problem { line: lines.of(&found.field), ..found }));

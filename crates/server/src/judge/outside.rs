@@ -1,4 +1,4 @@
-//! What a configuration names outside itself: profiles, calibrations, files and devices.
+//! Checks of things that a configuration names: profiles, calibrations, files and devices.
 //!
 //! This is the half of the check that looks at the machine. It reads the files that schedulers need and makes each scheduler once,
 //! so that `gimbal config check` already reports, with its line, everything in them that `gimbal serve` would refuse. Of devices it looks
@@ -6,9 +6,9 @@
 //!
 //! A missing device is only a warning: the file may be checked on another machine.
 //!
-//! Holds: what is refused here is refused by `gimbal serve` too. The reverse is true except for what only opening a device or an
+//! Holds: a configuration refused here is refused by `gimbal serve` too. The reverse is true except for errors that only opening a device or an
 //!        address shows (`the_check_and_the_start_refuse_the_same` in `crates/gimbal/tests/judgement.rs`).
-//! Elsewhere: what must hold between the fields is `config`'s `check`.
+//! Elsewhere: rules between the fields are `config`'s `check`.
 
 use crate::config::{
     AllowedHosts, Backing, Config, DeviceConfig, DeviceKind, EmulatedConfig, Overcommit, Problem,
@@ -138,13 +138,13 @@ fn path_of(kind: &DeviceKind) -> Option<(&'static str, &PathBuf)> {
     }
 }
 
-/// What `check` has found already.
+/// A case that `check` reports.
 fn has_path(config: &Config, name: &str, path: &PathBuf) -> bool {
     let device = config.devices.iter().find(|device| device.name == name);
     device.and_then(|device| path_of(&device.kind)).is_some_and(|(_, other)| other == path)
 }
 
-/// What `check` has found already.
+/// A case that `check` reports.
 fn is_same_path(one: &DeviceConfig, other: &DeviceConfig) -> bool {
     path_of(&one.kind).map(|(_, path)| path) == path_of(&other.kind).map(|(_, path)| path)
 }

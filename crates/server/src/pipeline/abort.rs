@@ -15,7 +15,7 @@
 //! command may even be there before that thread's word that it has the queue: so an Abort waits for that word first.
 //!
 //! Holds: dword 0 of the answer says what happened, and no Abort waits for a device (`tests/abort.rs`, also with the queue on another
-//!        thread). What taking back costs does not grow with what is queued
+//!        thread). The cost of taking back does not grow with the queue
 //!        (`what_a_host_queues_is_taken_back_at_the_same_price_however_much_it_is`); an IO of another connection is never taken
 //!        (`tests/io.rs`).
 
@@ -140,7 +140,7 @@ impl Commands {
         }
     }
 
-    /// Another thread carries the queue from now on, or it never will.
+    /// Resumes Aborts that waited for a queue: another thread carries it from now on, or its connection has ended.
     pub(super) fn on_opening_over(&mut self, now: Instant, queue: Key) {
         let waiting: Vec<Cancelling> =
             self.aborts.of_openings.extract_if(.., |cancelling| cancelling.queue == queue).collect();
@@ -156,7 +156,7 @@ impl Commands {
         self.sessions.get(admin).map_or(0, |session| session.aborts) >= ABORTS_MAX
     }
 
-    /// The thread of a connection tells what became of a command that was given up. What had been delivered is here by now.
+    /// The thread of a connection reports the result of a cancelled command. Commands that it had delivered are here by now.
     pub(super) fn on_cancelled(&mut self, now: Instant, ticket: Key, cancel: Cancel) {
         let Some(Cancelling { admin, queue, cid, cqe, .. }) = self.aborts.of_threads.remove(ticket) else {
             return;
@@ -216,7 +216,7 @@ impl Commands {
         }
     }
 
-    /// Another SSD has done what it could before this message: what it could take back, it has told before.
+    /// Another SSD has handled everything sent before this message; reports of IOs that it has taken back came before.
     pub(super) fn on_echo(&mut self, io: Key) {
         if let Some(abort) = self.aborts.on_word(io) {
             self.finish_abort(abort);
@@ -258,7 +258,7 @@ impl Commands {
         ios.find(|io| self.switch.ios.get(*io).is_some_and(|slot| is_it(slot.host_io())))
     }
 
-    /// Takes back one IO, whose host is told `status`, if it has not reached a device; `Port::ask_back` has to follow.
+    /// Takes back one IO with `status` for its host, if it has not reached a device; `Port::ask_back` has to follow.
     pub(super) fn refuse_io(&mut self, now: Instant, io: Key, status: Status) {
         if let Some(slot) = self.switch.ios.get_mut(io) {
             slot.host_io_mut().if_withdrawn = status;
@@ -267,7 +267,7 @@ impl Commands {
         }
     }
 
-    /// Of an IO that is on the device here, the step that is there is the last.
+    /// Ends an IO that is on the device here after its current step.
     fn stop_io(&mut self, io: Key) {
         if self.switch.ios.get(io).is_some_and(|slot| slot.state == State::OnDevice) {
             self.switch.stop(io);

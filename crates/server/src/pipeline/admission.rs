@@ -1,6 +1,6 @@
 //! A connection's place among those that the acceptor has counted.
 //!
-//! It travels with the connection from the acceptor to its pipeline, and dropping it tells the acceptor that the connection has gone.
+//! It travels with the connection from the acceptor to its pipeline, and dropping it reports the end of the connection to the acceptor.
 //! So the count is right also when a pipeline ends with connections that it never looked at.
 //!
 //! Holds: a place is given back once, whatever becomes of the connection (`mailbox`'s interleavings).
@@ -16,7 +16,7 @@ pub(crate) struct Admission<L: Channel<ToAcceptor> = SystemChannel> {
     host: Arc<str>,
     charged: Charged,
     acceptor: Mailbox<ToAcceptor, L>,
-    /// The controller whose admin queue it is, once that has asked for IO queues.
+    /// The controller of this admin queue, after it has asked for IO queues.
     controller: Cell<Option<(usize, u16)>>,
 }
 
@@ -27,7 +27,7 @@ impl<L: Channel<ToAcceptor>> Admission<L> {
     }
 
     /// Asks how many IO queues its controller may have. Places for them are kept until they are used, or some time has passed, or this
-    /// connection has gone.
+    /// connection has ended.
     pub(crate) fn ask_for_queues(&self, request: QueueRequest) {
         self.controller.set(Some(request.controller));
         self.acceptor.tell(ToAcceptor::QueuesWanted { host: self.shared_host(), request });

@@ -1,4 +1,4 @@
-//! What comes from connections, whoever carries them: commands, faults, memory; and whose turn it is to have memory.
+//! Input from connections on any thread: commands, faults, memory; and the order in which waiting sessions get memory.
 //!
 //! A connection that this thread carries is read here, and what its bytes say is carried out at once. Of one that another thread carries the
 //! events come as messages, in order.
@@ -22,7 +22,7 @@ use tracing::warn;
 use units::Instant;
 
 impl Commands {
-    /// What came out of bytes of a connection here: commands are executed.
+    /// Executes commands that were parsed from bytes of a connection here.
     pub(super) fn on_parsed(&mut self, now: Instant, parsed: Option<Parsed>, reactor: &mut Reactor) {
         let Some(Parsed { owner: Owner { session: key, .. }, mut events, fatal, .. }) = parsed else {
             return;
@@ -54,7 +54,7 @@ impl Commands {
         }
     }
 
-    /// An event of a session whose connection another thread carries.
+    /// Handles an event of a connection that another thread carries.
     pub(super) fn on_connection_event(&mut self, now: Instant, event: ConnectionEvent) {
         match event {
             ConnectionEvent::Opened { session, connection } => self.on_opened(now, session, connection),
@@ -102,7 +102,7 @@ impl Commands {
         }
     }
 
-    /// The host has broken the protocol. Its connection ends when it was told so.
+    /// The host has broken the protocol. Its connection ends after the report to the host.
     fn on_violated(&mut self, now: Instant, key: Key, fatal: &Fatal) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.backlog.commands.clear();
@@ -139,7 +139,7 @@ impl Commands {
         }
     }
 
-    /// What was read, or said by a controller, has been sent by another thread, or never will be.
+    /// Takes back buffers and permits of replies that another thread has sent, or cannot send.
     fn take_back(&mut self, now: Instant, Returned { session, buffers, permits }: Returned) {
         let bytes = buffers.iter().map(|buffer| footprint(buffer.len())).sum();
         buffers.into_iter().for_each(|buffer| self.reads.give(Some(buffer), None));
@@ -150,7 +150,7 @@ impl Commands {
         self.deferred.wake(now);
     }
 
-    /// What was read for a session has been sent.
+    /// Returns bytes that were sent to the permits of their session.
     fn return_bytes(&mut self, key: Key, bytes: u64) {
         if let Some(session) = self.sessions.get_mut(key)
             && session.read_permits.return_bytes(bytes)
@@ -159,7 +159,7 @@ impl Commands {
         }
     }
 
-    /// What has come back in this turn, and was not had again, goes to the accounts.
+    /// Gives bytes that came back in this turn, and were not used again, to the accounts.
     fn settle_returned(&mut self) {
         while let Some(key) = self.reads.next_to_settle() {
             if let Some(session) = self.sessions.get_mut(key) {
@@ -168,7 +168,7 @@ impl Commands {
         }
     }
 
-    /// Has other threads give memory back at once while anybody waits for it.
+    /// Makes other threads return memory at once during a shortage.
     pub(super) fn note_shortage(&mut self, now: Instant) {
         let is_short =
             self.reads.waiting() > 0 || self.switch.waits_for_memory() || self.deferred.is_waiting();

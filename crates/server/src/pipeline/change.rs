@@ -1,10 +1,10 @@
-//! What changes in a pipeline while it runs: its subsystems and their namespaces, hosts, shares, bounds.
+//! Changes of a running pipeline: its subsystems and their namespaces, hosts, shares, bounds.
 //!
 //! Whatever takes blocks away (a namespace that goes or shrinks, a subsystem that goes) is answered only when no IO of it can
-//! reach the device any more, so that its blocks may then be given to somebody else. IOs that have not reached the device by
+//! reach the device any more, so that its blocks may then be given to another owner. IOs that have not reached the device by
 //! then fail with Invalid Namespace or Format; the others end as usual.
 //!
-//! Elsewhere: how the answer is held back is `fence`; who may change what is `server`.
+//! Elsewhere: `fence` holds the answer back; `server` decides which changes are allowed.
 
 use super::Pipeline;
 use super::closing::Ending;
@@ -48,16 +48,16 @@ pub(crate) enum Change {
     Named(Arc<HashSet<String>>),
     /// A tenant was promised something else.
     Share {
-        /// Who.
+        /// The tenant.
         tenant: TenantId,
-        /// What.
+        /// The new share.
         share: Share,
     },
     /// A subsystem is at home here from now on.
     SubsystemAdded {
         /// Its slot.
         slot: usize,
-        /// What it is.
+        /// The subsystem.
         home: Box<Home>,
     },
     /// A subsystem ends: its hosts are disconnected.
@@ -71,7 +71,7 @@ pub(crate) enum Change {
     Hosts {
         /// The subsystem's slot.
         slot: usize,
-        /// Who may.
+        /// The hosts that may connect.
         hosts: HostAccess,
     },
     /// A subsystem has one more namespace.
@@ -80,11 +80,11 @@ pub(crate) enum Change {
         slot: usize,
         /// Its number.
         nsid: u32,
-        /// What it is.
+        /// The namespace.
         info: NamespaceInfo,
         /// Where it lies.
         placement: Placement,
-        /// How much of it has storage.
+        /// The counter of its allocated storage.
         usage: Option<Arc<Usage>>,
         /// Reservations that were stored of it.
         saved: Option<SavedReservations>,
@@ -122,7 +122,7 @@ pub(crate) enum Change {
     Wipe {
         /// Where; not empty.
         range: ByteRange,
-        /// Whose it was, for the log.
+        /// The former owner, for the log.
         what: String,
         /// Told how that has ended.
         done: Wiped,
@@ -132,14 +132,14 @@ pub(crate) enum Change {
 }
 
 impl Pipeline {
-    /// Sets what a tenant is promised, as far as the scheduler can keep it.
+    /// Sets the promises to a tenant, within the limits of the scheduler.
     pub(super) fn promise(&mut self, now: Instant, tenant: TenantId, share: Share) {
         let answer = self.commands.switch.set_share(now, tenant, share);
         let host = self.tenants.host(tenant);
         self.objectives.on_share(&self.name, tenant, host, answer, share.slo.is_some());
     }
 
-    /// Does what a change says.
+    /// Carries out a change.
     pub(super) fn on_change(&mut self, now: Instant, change: Change) {
         match change {
             Change::Peer { slot, mailbox } => {
@@ -181,14 +181,14 @@ impl Pipeline {
                 home.place(nsid, placement, usage);
                 let restored = saved.map(|saved| home.subsystem.restore_reservations(nsid, saved));
                 if let Some(Err(error)) = restored {
-                    // It was read before, by the same rules: a bug of ours. Nobody gets in rather than somebody who must not.
+                    // They were read before, by the same rules: a bug of ours. Serving no host is safer than serving a wrong one.
                     error!(nsid, %error, "its reservations cannot be restored: the namespace is not served");
                     drop(home.subsystem.remove_namespace(nsid));
                     home.displace(nsid);
                 }
             }
             Change::NamespaceRemoved { slot, nsid, done } => {
-                // So that what is to be stored of it is on its way.
+                // Sends the reservations to be stored on their way.
                 self.run_subsystems(now);
                 let Some(home) = self.commands.homes.get_mut(slot) else { return };
                 if let Err(error) = home.subsystem.remove_namespace(nsid) {

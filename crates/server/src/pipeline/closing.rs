@@ -1,12 +1,12 @@
 //! The life of a session, and how it ends.
 //!
 //! ```text
-//!   handover ─► Connect ─┬► carried here ───────────────► closed ──last IO ends──► gone (the subsystem and the acceptor are told)
+//!   handover ─► Connect ─┬► carried here ───────────────► closed ──last IO ends──► gone (the subsystem and the acceptor get a message)
 //!                        ├► another thread ─► opened ─► closing ─► ended ──┘
 //!                        └─refused─► reply sent ─► closed
 //! ```
 //!
-//! A session whose connection another thread carries is over only when that thread has said so: nothing comes of it then.
+//! A session whose connection another thread carries is over only after the report of that thread: nothing comes of it then.
 
 use super::commands::Commands;
 use super::queue_of;
@@ -50,7 +50,7 @@ impl fmt::Display for Ending {
 }
 
 impl Ending {
-    /// What the log has it as; nothing if the reason was told before.
+    /// The subject of the log line; `None` if the reason was logged before.
     fn subject(&self) -> Option<Subject> {
         match self {
             Ending::Socket(SocketEnd::ClosedByHost | SocketEnd::Broken(_))
@@ -62,7 +62,7 @@ impl Ending {
             Ending::BySubsystem(CloseReason::KeepAliveTimeout)
             | Ending::Socket(SocketEnd::Stalled | SocketEnd::TransferOverdue) => Some(Subject::Dropped),
             Ending::Socket(SocketEnd::Terminated(_)) => Some(Subject::Violation),
-            // Why, was told before.
+            // The reason was logged before.
             Ending::Socket(SocketEnd::Refused | SocketEnd::AsTold) => None,
         }
     }
@@ -89,7 +89,7 @@ impl Commands {
         if !wire.is_open() {
             return;
         }
-        // Logged before it is closed, so that the line is there when the host sees the end.
+        // Logged before the connection is closed, so that the line exists when the host sees the end.
         let was_told = self.wires.get(wire).is_some_and(|connection| connection.is_ending());
         if !was_told {
             self.log_ending(now, key, &ending);
@@ -103,7 +103,7 @@ impl Commands {
         self.leave(now, key);
     }
 
-    /// The thread that carries a connection says that it is gone.
+    /// The thread that carries a connection reports its end.
     pub(super) fn on_ended(&mut self, now: Instant, key: Key, ending: Ending) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let was_open = session.wire.is_open();
@@ -143,7 +143,7 @@ impl Commands {
         }
     }
 
-    /// The host gets no more answers: takes back what can be taken back, and has later connections wait for the rest.
+    /// Ends replies to the host: takes back IOs that have not reached a device, and makes later connections wait for the others.
     fn leave(&mut self, now: Instant, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.backlog.commands.clear();
@@ -152,7 +152,7 @@ impl Commands {
         self.retire_if_done(now, key);
     }
 
-    /// Forgets a session whose connection and IOs have gone.
+    /// Forgets a session whose connection and IOs have ended.
     pub(super) fn retire_if_done(&mut self, now: Instant, key: Key) {
         if let Some(session) = self.sessions.remove_if_done(key)
             && let Some(home) = self.homes.get_mut(session.subsystem)

@@ -1,18 +1,18 @@
 //! From a command to its completion.
 //!
 //! A read is admitted when its data fits the connection's account, and waits in the session otherwise: so a host that does not
-//! read its replies stops getting more of them, and nobody else is held up. A write has its memory when it comes here.
+//! read its replies stops getting more of them, without holding up other hosts. A write has its memory when it comes here.
 //!
 //! [`Commands`] has all that an IO of a host can meet on its way. The end of one can set off others (a read gets its memory, a fence
-//! falls, what was held goes on, a session is over), so these steps are methods of it, each in the file of its idea. What a part keeps for
-//! itself is changed by methods of the part alone.
+//! falls, held IOs continue, a session is over), so these steps are methods of it, each in the file of its idea. The private state of a part
+//! is changed by methods of the part alone.
 //!
 //! Two fused commands (Compare and Write) are one IO: the transport has found them, the subsystem checks them, the switch does them as one.
 //! The write is its command, the compare stands with it as a second command to answer ([`FirstHalf`]).
 //!
 //! Holds: a read is given to the scheduler only with a permit for its data (`tests/bounds.rs`); nothing here knows how far the end of the
 //!        pipeline has come; both of two fused commands are answered, once each, whatever becomes of the IO (`tests/fused.rs`).
-//! Elsewhere: what comes from connections is `arrivals`, the end of a session `closing`, taking back `abort`.
+//! Elsewhere: input from connections is `arrivals`, the end of a session `closing`, taking back `abort`.
 
 use super::abort::Aborts;
 use super::fence::Fences;
@@ -68,7 +68,7 @@ pub(super) struct FirstHalf {
     pub(super) cid: u16,
     /// The right to hold its data.
     pub(super) permit: Permit,
-    /// What it is told if the IO is taken back, if not the same as the second.
+    /// The status for its host if the IO is taken back, unless it is the same as of the second command.
     pub(super) if_withdrawn: Option<Status>,
 }
 
@@ -89,7 +89,7 @@ impl Commands {
                 if is_first {
                     self.deferred.push(now, key);
                 }
-                // What asks for data brings none, but a host may say otherwise.
+                // A command that asks for data brings none, but a host may send it anyway.
                 self.wires.give_back(session.wire, payload);
             }
         }
@@ -114,7 +114,7 @@ impl Commands {
         self.deferred = deferred;
     }
 
-    /// Does what a command says. A reply with data has its permit.
+    /// Executes a command. A reply with data has its permit.
     fn carry_out(
         &mut self,
         now: Instant,
@@ -143,7 +143,7 @@ impl Commands {
             }
             Action::Reply { cqe, data } => match data.zip(permit) {
                 Some((page, mut permit)) => {
-                    // What the page lacks is zeroes, which need no memory.
+                    // Bytes beyond the page are zeroes, which need no memory.
                     permit.shrink_to(page.capacity() as u64);
                     let length = sqe.sgl_length();
                     self.wires.send_page(wire, cqe, (page, permit), length, &mut self.reads);
@@ -174,7 +174,7 @@ impl Commands {
                     connection.hold(sqe.cid());
                 }
             }
-            // It is answered when what it changes is stored.
+            // The reply is sent when the change was stored.
             Action::Storing => {}
         }
         self.wires.give_back(wire, payload);
@@ -225,7 +225,7 @@ impl Commands {
         }
     }
 
-    /// An IO begins, and is dispatched if there is room for what it reads. What its command asks of the device is made in its slot.
+    /// Starts an IO, and dispatches it if there is room for the data that it reads. The work for the device is built in its slot.
     #[inline]
     pub(super) fn start(
         &mut self,
@@ -260,7 +260,7 @@ impl Commands {
         }
     }
 
-    /// To its device, as soon as there is room for what it reads.
+    /// Dispatches an IO to its device, as soon as there is room for the data that it reads.
     pub(super) fn admit(&mut self, now: Instant, io: Key) {
         let slot = self.switch.ios.get_mut(io).expect("an IO is admitted before it ends");
         let length = slot.work.read_length();
@@ -281,13 +281,13 @@ impl Commands {
         self.dispatch(now, io, device);
     }
 
-    /// Admits reads that waited, as far as the budget goes.
+    /// Admits waiting reads within the budget.
     pub(super) fn admit_waiting(&mut self, now: Instant, key: Key) {
         while let Some((session, io)) = self.sessions.first_waiting(key) {
             let slot = self.switch.ios.get_mut(io).expect("a waiting IO has not ended");
             let length = footprint(slot.work.read_length());
             let Some(permit) = session.permit_read(length) else {
-                // What is missing may be held by another connection, or another host.
+                // The missing memory may be held by another connection, or another host.
                 return self.reads.wait(key, session);
             };
             let host_io = slot.host_io_mut();
@@ -384,7 +384,7 @@ impl Commands {
         }
     }
 
-    /// Answers a command.
+    /// Replies to a command.
     pub(super) fn reply(&mut self, key: Key, cqe: Cqe) {
         if let Some(wire) = self.sessions.get(key).map(|session| session.wire) {
             self.wires.send(wire, cqe);

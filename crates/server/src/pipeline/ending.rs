@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   Drain ─► all answered ─► Drained ─► Finish ─► flush ─► ended
-//!     └─────time runs out─────────────► Finish ─► what is left is logged ─► flush, unless the device has IOs ─► ended
+//!     └─────time runs out─────────────► Finish ─► log of unanswered IOs ─► flush, unless the device has IOs ─► ended
 //!   the reactor fails ─► connections closed, IOs of other pipelines failed ─► ended
 //! ```
 //!
-//! Holds: a device that hangs holds up neither its own end nor that of others, and one whose reactor fails takes nobody with it
+//! Holds: a device that hangs delays neither its own end nor that of others, and one whose reactor fails takes no other with it
 //!        (`tests/bad_devices/endings.rs`).
 
 use super::commands::Commands;
@@ -37,7 +37,7 @@ impl Pipeline {
         }
     }
 
-    /// No time is left for answers: what was written is made to last, if the device still works.
+    /// Ends without waiting for replies: flushes written data, if the device still works.
     pub(super) fn finish(&mut self, now: Instant) {
         self.learning.keep(self.commands.switch.policy());
         if self.phase != Phase::Drained {
@@ -80,7 +80,7 @@ impl Pipeline {
         }
     }
 
-    /// The reactor has failed: nothing here can be answered any more, so that nobody may go on waiting for it.
+    /// Ends after a failure of the reactor: no command can be answered any more, so other threads must not wait for it.
     pub(super) fn break_up(self, cause: &io::Error) {
         let Pipeline {
             name: device, inbox, commands: Commands { sessions, ref port, ref wires, .. }, ..
@@ -88,7 +88,7 @@ impl Pipeline {
         let connections = sessions.iter().filter(|session| session.wire.is_open()).count();
         error!(%device, error = %cause, connections, "the SSD's thread fails: its connections are closed, other SSDs go on");
         // From here on posts to this pipeline fail. IOs that were posted before are failed by those who posted them, and
-        // connections, whether looked at or not, tell the acceptor that they have gone.
+        // connections, whether looked at or not, report their end to the acceptor.
         drop(inbox);
         for peer in port.mailboxes() {
             peer.tell(ToPipeline::PeerFailed { slot: port.home() });

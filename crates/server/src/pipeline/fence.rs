@@ -22,7 +22,7 @@ struct Fence {
     lanes: usize,
 }
 
-/// Who waits.
+/// The waiting party.
 enum Waiting {
     /// A host, for this completion.
     Host { session: Key, cqe: Cqe },
@@ -50,7 +50,7 @@ impl Fences {
         self.fences.get_mut(fence).expect("it is being raised").lanes += 1;
     }
 
-    /// One thing less to wait for. Who waits, if it was the last one.
+    /// Counts one lane as finished. Returns the waiting party after the last one.
     fn lower(&mut self, fence: Key) -> Option<Waiting> {
         let raised = self.fences.get_mut(fence).expect("a fence stands until nothing keeps it");
         raised.lanes -= 1;
@@ -83,7 +83,7 @@ impl Commands {
         self.fence_is_up(fence);
     }
 
-    /// Tells `done` when all IOs in these lanes have ended, each a connection and a namespace. With a status, those that have not
+    /// Notifies `done` when all IOs in these lanes have ended, each a connection and a namespace. With a status, those that have not
     /// reached a device end at once, with it.
     pub(super) fn answer_after(
         &mut self,
@@ -108,7 +108,7 @@ impl Commands {
                 self.refuse_io(now, io, status);
             }
         }
-        // The session may have gone with the last of them.
+        // The last of them may have removed the session.
         if self.sessions.fence(session, nsid, moment, fence) {
             self.fences.add_lane(fence);
         }
@@ -133,7 +133,7 @@ impl Commands {
     fn lower(&mut self, fence: Key) {
         match self.fences.lower(fence) {
             Some(Waiting::Host { session, cqe }) => self.reply(session, cqe),
-            // Nobody waits any more if this fails.
+            // This fails only if the receiver has given up waiting.
             Some(Waiting::Owner(done)) => drop(done.send(())),
             None => {}
         }

@@ -1,4 +1,4 @@
-//! How a session begins: a connection comes from the acceptor with its Connect command, and gets a thread that carries it.
+//! The start of a session: a connection comes from the acceptor with its Connect command, and gets a thread that carries it.
 
 use super::closing::Ending;
 use super::message::Handover;
@@ -76,7 +76,7 @@ impl Pipeline {
         let (thread, burdens) = self.commands.wires.place();
         let (tenant, peer, host) = (session.tenant, session.peer, session.admission.shared_host());
         if thread.is_some() {
-            // The other half of what a connection may have is for what arrives, which is the other thread's.
+            // The other half of the connection's limit is for arriving data, which the other thread counts.
             let half = Bytes(self.limits.memory_per_connection.get() / 2);
             let account = self.tenants.account(tenant, &host, peer, half);
             self.commands.sessions.get_mut(key).expect("just inserted").account = account;
@@ -93,7 +93,7 @@ impl Pipeline {
         }
     }
 
-    /// Carries a connection here, whose first command is answered by `cqe`: the last answer if it is a refusal.
+    /// Carries a connection here, and answers its first command with `cqe`: the last answer if it is a refusal.
     fn carry(&mut self, now: Instant, key: Key, moving: Moving, cqe: Cqe, is_refusal: bool) {
         let session = self.commands.sessions.get_mut(key).expect("just inserted");
         let account = Arc::clone(&session.account);

@@ -1,11 +1,11 @@
 //! Noticing that a device does not answer, or answers late.
 //!
-//! Nothing can be done about a device that hangs but to wait: what was given to it, memory included, is in its hands. So
-//! the pipeline goes on with everything else. Two things it does: it tells the scheduler soon whose IOs are overdue, so that
-//! nobody else waits for that tenant to catch up; and it says in the log, once, that IOs hang, and once that they no longer do.
+//! A pipeline can only wait for a device that hangs, as the device may still use the buffers of its IOs. So
+//! the pipeline continues with everything else. It reports tenants with overdue IOs to the scheduler early, so that
+//! no other tenant waits for them to catch up; and it logs once that IOs hang, and once that they no longer do.
 //!
-//! Looking costs what has become late since (`switch::watch`); it is done a few times within the time an IO may take, and never
-//! when there is none.
+//! A check costs in proportion to the IOs that became late since the last one (`switch::watch`); there are a few within the time an IO may take, and none
+//! when no IO is on the device.
 //!
 //! Holds: others go on while all slots of one tenant hang (`tests/bad_devices`).
 
@@ -15,12 +15,12 @@ use crate::switch::Switch;
 use tracing::{info, warn};
 use units::{Instant, Nanos};
 
-/// How long others may wait for a tenant whose IOs do not end, on the device's clock: far beyond what a working SSD takes.
+/// Longest wait for a tenant whose IOs do not end, on the device's clock: far beyond a working SSD's latency.
 const PATIENCE: Nanos = Nanos::millis(250);
-/// How often the IOs on the device are looked at: so many times within the time that they may take.
+/// Checks within the time that an IO may take.
 const CHECKS: u64 = 4;
 
-/// What is noticed of the device.
+/// The observed state of the device.
 pub(super) struct DeviceWatch {
     /// IOs that were too long on the device when that was last looked at.
     hung: usize,

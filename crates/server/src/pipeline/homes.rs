@@ -41,7 +41,7 @@ impl Homes {
         self.slots.len()
     }
 
-    /// The next thing that the subsystem in a slot wants unasked.
+    /// The next output of the subsystem in a slot that is not a reply.
     #[inline]
     pub(super) fn poll(&mut self, now: Instant, slot: usize) -> Option<Output> {
         self.slots[slot].as_mut()?.subsystem.poll(now)

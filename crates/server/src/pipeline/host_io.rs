@@ -1,4 +1,4 @@
-//! What the slot of an IO has of the command that it came with, and what the host is told of its end.
+//! The command of an IO, kept in its slot, and the statuses that the host gets at its end.
 
 use super::Origin;
 use super::commands::FirstHalf;
@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 use tracing::warn;
 
-/// What the slot of an IO has of the command that it came with.
+/// The command of an IO, kept in its slot.
 pub(crate) struct HostIo {
     pub(super) session: Key,
     pub(super) cid: u16,
@@ -22,7 +22,7 @@ pub(crate) struct HostIo {
     pub(super) device: usize,
     /// The right to hold the data that it writes, or has been admitted to read.
     pub(super) permit: Option<Permit>,
-    /// What its host is told if it is taken back before it has reached the device.
+    /// The status for its host if it is taken back before it has reached the device.
     pub(super) if_withdrawn: Status,
     /// The first command, if the host has fused it with this one.
     pub(super) first: Option<Box<FirstHalf>>,
@@ -52,7 +52,7 @@ impl IoSlot<Origin> {
     }
 }
 
-/// What the host is told.
+/// The statuses for the host.
 pub(super) struct Statuses {
     /// Of the first command, if there are two.
     pub(super) of_first: Status,
@@ -160,7 +160,7 @@ fn status_of_error(op: &IoOp, error: &io::Error) -> Status {
     }
 }
 
-/// Whether there is no device any more, or no thread that could ask it: then no block is at fault, and to try again is in vain.
+/// Whether the device, or the thread that could ask it, has failed: then no block is at fault, and a retry is useless.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
         || error.kind() == io::ErrorKind::BrokenPipe

@@ -1,15 +1,15 @@
-//! What the scheduler has learnt of the SSD is handed to the state directory: now and then, and before the scheduler goes.
+//! Saves the scheduler's model of the SSD in the state directory: now and then, and before the scheduler is replaced.
 //!
-//! Elsewhere: the file is `crate::state`'s `learnt`; what is learnt, and how far it is believed, is `sched`'s Level.
+//! Elsewhere: the file is `crate::state`'s `learnt`; learning, and the trust in an old model, is `sched`'s Level.
 
 use crate::state::Keeper;
 use sched::{Learnt, Policy};
 use units::{Instant, Nanos};
 
-/// What is lost at most if the target is killed.
+/// Age of the model that is lost at most if the target is killed.
 const INTERVAL: Nanos = Nanos::secs(60);
 
-/// Keeps what was learnt of one SSD.
+/// Saves the model of one SSD.
 pub(super) struct Learning {
     /// The SSD's lasting name, and who keeps files; `None` if it has no name or there is no state directory.
     kept: Option<(String, Keeper)>,
@@ -22,7 +22,7 @@ impl Learning {
         Learning { kept: ssd.zip(keeper), next: Instant::ZERO, last: None }
     }
 
-    /// Keeps what has changed, if it is time.
+    /// Saves a changed model, if it is time.
     #[inline]
     pub(super) fn look(&mut self, now: Instant, policy: &dyn Policy) {
         if now >= self.next {
@@ -31,7 +31,7 @@ impl Learning {
         }
     }
 
-    /// Keeps what has changed: the scheduler goes.
+    /// Saves a changed model, before the scheduler is replaced.
     #[cold]
     pub(super) fn keep(&mut self, policy: &dyn Policy) {
         let Some((ssd, keeper)) = &self.kept else { return };

@@ -1,4 +1,4 @@
-//! What the threads of a target tell each other.
+//! Messages between the threads of a target.
 
 use super::admission::Admission;
 use super::change::Change;
@@ -60,7 +60,7 @@ pub(crate) enum ToPipeline {
     QueuesGranted {
         /// Its admin queue.
         session: Key,
-        /// How many.
+        /// The number of queues.
         queues: u16,
         /// The completion of the command that asked.
         cqe: Cqe,
@@ -71,7 +71,7 @@ pub(crate) enum ToPipeline {
         subsystem: usize,
         /// The namespace.
         nsid: u32,
-        /// What the subsystem knows that copy by.
+        /// The subsystem's number for that copy.
         ticket: u64,
         /// Whether they are on the disk.
         is_stored: bool,
@@ -95,9 +95,9 @@ pub(crate) struct Announcement {
     pub(crate) id: TenantId,
     /// The host's NQN.
     pub(crate) host: Arc<str>,
-    /// What it was promised.
+    /// The promises to it.
     pub(crate) share: Share,
-    /// Another tenant had the number before, and has gone for good.
+    /// Another tenant had the number before, and was removed.
     pub(crate) is_reused: bool,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct Handover {
     pub(crate) connect_data: Box<ConnectData>,
     /// The subsystem's slot.
     pub(crate) subsystem: usize,
-    /// Whose it is.
+    /// The tenant of its host.
     pub(crate) tenant: TenantId,
     /// Whether it comes from where its host is.
     pub(crate) is_at_home: bool,
@@ -125,11 +125,11 @@ pub(crate) struct RemoteIo {
     pub(crate) from: usize,
     /// The IO there.
     pub(crate) io: Key,
-    /// Who asks.
+    /// The tenant that asks.
     pub(crate) tenant: TenantId,
     /// The tenant's own class.
     pub(crate) priority: Priority,
-    /// What is to be done, in bytes of the other device.
+    /// The work, in bytes of the other device.
     pub(crate) work: Work,
 }
 
@@ -139,45 +139,45 @@ pub(crate) struct RemoteDone {
     pub(crate) by: usize,
     /// The IO as its sender named it.
     pub(crate) io: Key,
-    /// How it ended.
+    /// The result.
     pub(crate) outcome: IoOutcome,
 }
 
-/// How an IO on another pipeline's device ended.
+/// The result of an IO on another pipeline's device.
 pub(crate) struct IoOutcome {
     /// Whether it was done.
     pub(crate) result: Result<(), Failure>,
-    /// What was read.
+    /// The data of a read.
     pub(crate) read: Option<IoBuffer>,
-    /// What was asked for, with the buffers that came with it.
+    /// The work, with the buffers that came with it.
     pub(crate) work: Work,
-    /// How many IOs the tenant may have outstanding on that SSD.
+    /// The number of IOs that the tenant may have outstanding on that SSD.
     pub(crate) credit: Credit,
-    /// What its completion says of a busy period of that SSD.
+    /// The announcement of a busy period of that SSD, for the completion.
     pub(crate) busy: u32,
 }
 
 /// To the acceptor.
 pub(crate) enum ToAcceptor {
-    /// A connection that was handed over has gone, with all of its IOs.
+    /// A connection that was handed over has ended, with all of its IOs.
     Closed {
-        /// Whose it was.
+        /// The host.
         host: Arc<str>,
-        /// Who paid for its place.
+        /// The payer for its place.
         charged: Charged,
         /// The controller that has ended with it, if it has asked for IO queues.
         controller: Option<(usize, u16)>,
     },
     /// A controller asks how many IO queues it may have.
     QueuesWanted {
-        /// Whose it is.
+        /// The host.
         host: Arc<str>,
         /// The rest.
         request: QueueRequest,
     },
     /// Something changes.
     Change(crate::acceptor::Change),
-    /// Accept no more; close what has not been handed over.
+    /// Accept no more; close connections that were not handed over.
     Drain,
     /// Close everything, end.
     Stop,
@@ -202,7 +202,7 @@ pub(crate) struct QueueRequest {
 /// From a thread to whoever started the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// Nothing more is read from connections, and what was read is where it is to be answered.
+    /// Reading from connections has stopped, and all commands that were read are in their pipelines.
     Quiet,
     /// All commands that came are answered.
     Drained,

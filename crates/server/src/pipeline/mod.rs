@@ -2,35 +2,35 @@
 //!
 //! ```text
 //!   Pipeline: one turn of the loop after the other (`turn`), changes (`change`), new connections (`handover`), the end (`ending`)
-//!    ├─ Tenants      how much memory each may hold, what it has done                       `tenants`
+//!    ├─ Tenants      limits for the memory of each, and counters                           `tenants`
 //!    ├─ Storing      copies of reservations on their way to the state directory            `reservations`
 //!    ├─ Wipes        blocks that are erased for their next owner                           `wipe`
-//!    ├─ Learning     what was learnt of the SSD, on its way to the state directory         `learning`
+//!    ├─ Learning     the model of the SSD, on its way to the state directory               `learning`
 //!    ├─ ObjectiveWatch  what becomes of tenants' objectives of latency, in the log         `objectives`
 //!    ├─ DeviceWatch  IOs that hang, or end late                                            `hang`
 //!    └─ Commands     from a command to its answer                                          `commands`
 //!        ├─ Homes       the subsystems: command ─► reply, or a checked IO                  `homes`
 //!        ├─ Sessions    connections with their IOs, by namespace, and their waiting reads  `sessions`
-//!        ├─ ReadMemory  memory for what is read, and who waits for it                      `reads`
+//!        ├─ ReadMemory  memory for read data, and the sessions that wait for it            `reads`
 //!        ├─ Switch      scheduler and device of this SSD, and the slots of all IOs         `crate::switch`
 //!        ├─ Port        IOs on their way to other SSDs, and those of others here           `port`
 //!        ├─ Wires       the way to connections, here or on other threads                   `wires`
 //!        ├─ Fences      answers that wait for the IOs of others                            `fence`
-//!        ├─ Orphans     what a host's earlier connections have left on the device          `orphans`
+//!        ├─ Orphans     IOs of a host's earlier connections on the device                  `orphans`
 //!        └─ Aborts      Aborts that wait for word of another thread                        `abort`
 //! ```
 //!
-//! A part owns its tables, and its methods take what else they need: so a signature says what a step can touch. A step that can set off others
+//! A part owns its tables, and its methods take all else as arguments: so a signature says which state a step can change. A step that can set off others
 //! (an IO ends, so a read gets its memory, a fence falls, a session is over) is a method of `Commands`, in the file of its idea. Only
 //! `Pipeline` has the reactor, the mailbox and the phase of the end.
 //!
 //! A *session* lives here from the Connect command on, and stays until its last IO has ended, also when the connection
-//! has gone before, as buffers are in the device's hands until then. The connection itself (`connections`) may be carried by this thread
+//! has ended before, as the device may still use its buffers. The connection itself (`connections`) may be carried by this thread
 //! or by another; whatever is promised of its commands is kept here.
 //!
 //! Holds: no lock in the path of an IO; a session's IOs are bounded by its queue, its memory by its account
 //!        (`tests/bounds.rs`); a drained pipeline has answered every command it took (`tests/lifecycle.rs`).
-//! Reading order: `turn`, `commands`, `arrivals` (what comes from connections), `closing` (the end of a session), then the parts.
+//! Reading order: `turn`, `commands`, `arrivals` (input from connections), `closing` (the end of a session), then the parts.
 
 mod abort;
 pub(crate) mod admission;
@@ -101,7 +101,7 @@ use units::Instant;
 use wipe::Wipes;
 use wires::Wires;
 
-/// What a pipeline is made of.
+/// The parts of a pipeline.
 pub(crate) struct Parts {
     /// Its slot among the pipelines.
     pub(crate) index: usize,
@@ -125,13 +125,13 @@ pub(crate) struct Parts {
     pub(crate) memory: Memory,
     /// Bounds.
     pub(crate) limits: Limits,
-    /// What this thread has to do.
+    /// The load of this thread.
     pub(crate) load: Load,
     /// Threads that have connections and no SSD, and what each has to do.
     pub(crate) others: Vec<(Mailbox<ToConnections>, Load)>,
 }
 
-/// Whose an IO is.
+/// The owner of an IO.
 pub(crate) enum Origin {
     /// A session's here.
     Local(HostIo),
@@ -139,11 +139,11 @@ pub(crate) enum Origin {
     Remote { from: usize, io: Key },
     /// The flush at the end.
     Target,
-    /// A part of what is erased for the target: the key of its `Wipe`.
+    /// A part of an erasure for the target: the key of its `Wipe`.
     Wipe(Key),
 }
 
-/// How far the end of the pipeline has come.
+/// Phases of the end of the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
@@ -164,7 +164,7 @@ pub(crate) struct Pipeline {
     inbox: Inbox<ToPipeline>,
     reports: Sender<Report>,
     limits: Limits,
-    /// What is under way for hosts.
+    /// Commands of hosts in progress.
     commands: Commands,
     tenants: Tenants,
     storing: Storing,

@@ -1,4 +1,4 @@
-//! What becomes of tenants' objectives of latency, in the log: kept, missed, lost, kept again.
+//! Changes of tenants' objectives of latency, for the log: kept, missed, lost, kept again.
 //!
 //! A scheduler with admission answers at once whether an objective is promised, tried or refused. Whether one that is tried can be kept shows within
 //! seconds, and a promise may be lost when the SSD or the load changes. So the state of every objective is looked at once a second while the
@@ -13,19 +13,19 @@ use std::collections::HashMap;
 use tracing::{info, warn};
 use units::{Instant, Nanos, TenantId};
 
-/// How often the states are looked at.
+/// Time between two checks of the states.
 const INTERVAL: Nanos = Nanos::secs(1);
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct ObjectiveWatch {
     next: Instant,
-    /// What was said last of each.
+    /// The state of each that was logged last.
     said: HashMap<TenantId, ObjectiveState>,
 }
 
 impl ObjectiveWatch {
-    /// A tenant's share has been set, and this is what the scheduler says of its objective.
+    /// A tenant's share has been set, with this answer of the scheduler about its objective.
     pub(super) fn on_share(
         &mut self,
         device: &str,
@@ -51,7 +51,7 @@ impl ObjectiveWatch {
         }
     }
 
-    /// Says what has changed, if it is time.
+    /// Logs changes, if it is time.
     #[inline]
     pub(super) fn look<'h>(
         &mut self,

@@ -2,7 +2,7 @@
 //!
 //! A host that resets its controller, or reconnects after a time-out, treats all earlier commands as over: it repeats those that were not
 //! answered, writes other data to the same blocks, flushes. An earlier write may still be on a slow or hanging device. It would then
-//! overwrite the newer data, and nobody would notice.
+//! overwrite the newer data without any error.
 //!
 //! So when a connection ends, its IOs that have not reached a device are withdrawn. Those on the device that change blocks are its
 //! *orphans*. While a host has orphans in a namespace, its new commands for this namespace wait. Reads wait, too: a block that was read
@@ -43,7 +43,7 @@ struct Field {
     waited: u64,
 }
 
-/// What hosts have left on the device, and which IOs wait for it.
+/// IOs that earlier connections of hosts have left on the device, and the IOs that wait for them.
 #[derive(Default)]
 pub(super) struct Orphans {
     fields: BTreeMap<HostNamespace, Field>,

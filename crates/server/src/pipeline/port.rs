@@ -9,7 +9,7 @@
 //!
 //! Holds: an IO that is sent comes back exactly once, also when it is withdrawn
 //!        (`another_pipeline_takes_back_its_own_ios_only`, `tests/threads.rs`); at most the limit of a [`Window`] are out at a time, and
-//!        what is pushed into it comes out once, in order, or is withdrawn (`mailbox`'s interleavings use it between threads).
+//!        every item that is pushed into it comes out once, in order, or is withdrawn (`mailbox`'s interleavings use it between threads).
 
 use super::Origin;
 use super::commands::Commands;
@@ -46,7 +46,7 @@ impl Peers {
         self.0.iter().flatten()
     }
 
-    /// Posts a message; false if the pipeline is gone, and the message with it.
+    /// Posts a message. Returns false if the pipeline has ended, which drops the message.
     pub(crate) fn post(&self, slot: usize, message: ToPipeline) -> bool {
         matches!(self.0.get(slot), Some(Some(mailbox)) if mailbox.post(message).is_ok())
     }
@@ -67,7 +67,7 @@ impl<T> Window<T> {
         Window { limit, out: 0, waiting: Slab::new(), links: Links::default(), order: List::default() }
     }
 
-    /// One more waits. Answers its name for as long as it does.
+    /// Adds an item that waits. Returns its key, valid while it waits.
     pub(crate) fn push(&mut self, item: T) -> Key {
         let key = self.waiting.insert(item);
         self.links.push(&mut self.order, key);
@@ -90,7 +90,7 @@ impl<T> Window<T> {
         self.out -= 1;
     }
 
-    /// Takes back one that waits; `None` if it has gone out.
+    /// Takes back an item that waits; `None` if it was sent.
     pub(crate) fn withdraw(&mut self, key: Key) -> Option<T> {
         let item = self.waiting.remove(key)?;
         self.links.remove(&mut self.order, key);
@@ -108,7 +108,7 @@ pub(super) struct Port {
     /// The slot of this thread's SSD.
     home: usize,
     peers: Outboxes<ToPipeline>,
-    /// What is under way to each of them.
+    /// IOs in flight to each of them.
     windows: Vec<Window<RemoteIo>>,
     /// IOs of others in the switch, by pipeline and name there.
     of_others: HashMap<(usize, Key), Key>,
@@ -159,7 +159,7 @@ impl Port {
         slot.state = State::Remote(self.windows[slot.host_io().device].push(remote));
     }
 
-    /// Sends what waits for a device, as far as there is room. Returns an IO that was not taken: then call it again.
+    /// Sends waiting IOs to a device, within its window. Returns an IO that was not taken: then call it again.
     pub(super) fn post(&mut self, device: usize) -> Result<(), RemoteIo> {
         while let Some(io) = self.windows[device].next() {
             match self.peers.push(device, ToPipeline::Remote(io)) {
@@ -174,7 +174,7 @@ impl Port {
         Ok(())
     }
 
-    /// Takes back an IO that waits here. One that has gone is asked for with the next [`Port::ask_back`].
+    /// Takes back an IO that waits here. One that was sent is asked back with the next [`Port::ask_back`].
     pub(super) fn take_back(&mut self, io: Key, slot: &mut IoSlot<Origin>, place: Key) -> bool {
         let device = slot.host_io().device;
         let Some(waiting) = self.windows[device].withdraw(place) else {
@@ -185,7 +185,7 @@ impl Port {
         true
     }
 
-    /// Asks the threads of other SSDs for what is there.
+    /// Asks the threads of other SSDs for IOs to be taken back.
     pub(super) fn ask_back(&mut self) {
         self.asked_back.sort_by_key(|(device, _)| *device);
         for of_device in self.asked_back.chunk_by(|(one, _), (other, _)| one == other) {
@@ -225,7 +225,7 @@ impl Port {
         }
     }
 
-    /// Tells another pipeline how its IO ended.
+    /// Sends the result of an IO to its pipeline.
     pub(super) fn answer(&mut self, from: usize, io: Key, mut slot: IoSlot<Origin>) {
         self.of_others.remove(&(from, io));
         let (result, read) = (slot.take_result(), slot.take_read());
@@ -239,7 +239,7 @@ impl Port {
         self.peers.tell(from, ToPipeline::Echoed { io });
     }
 
-    /// Sends all batches. Answers what pipelines that have ended did not take, and `None` if there was nothing to send.
+    /// Sends all batches. Returns messages that ended pipelines did not take, and `None` if there was nothing to send.
     pub(super) fn flush(&mut self) -> Option<Vec<(usize, ToPipeline)>> {
         if !self.peers.is_due() {
             return None;
@@ -303,7 +303,7 @@ impl Commands {
         self.post_waiting(now, done.by);
     }
 
-    /// Another pipeline's reactor has failed: what was there is lost, what waits here need not go.
+    /// Another pipeline's reactor has failed: IOs on it are lost, and IOs that wait for it fail here.
     pub(super) fn on_peer_failed(&mut self, now: Instant, slot: usize) {
         for message in self.port.peers.take_back(slot) {
             self.on_lost(now, slot, message);
@@ -313,7 +313,7 @@ impl Commands {
         *window = Window::new(REMOTE_OUTSTANDING_MAX);
         self.give_up_aborts(slot);
         waiting.into_iter().for_each(|io| self.fail_remote(now, slot, io));
-        // What waits here for something else has not been sent; it fails when it is.
+        // IOs that wait here for other reasons were not sent; they fail when they are.
         let is_there = |io: &IoSlot<Origin>| matches!((io.state, &io.owner), (State::Remote(_), Origin::Local(HostIo { device, .. })) if *device == slot);
         let there: Vec<Key> =
             self.switch.ios.iter().filter(|(_, io)| is_there(io)).map(|(key, _)| key).collect();

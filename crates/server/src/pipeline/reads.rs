@@ -1,4 +1,4 @@
-//! Memory for data that is read, and for replies of controllers; and the sessions whose reads wait for it.
+//! Memory for read data, and for replies of controllers; and the sessions whose reads wait for it.
 //!
 //! The right to hold it is a permit (`account`), which comes back when it is dropped. [`ReadMemory`] notes that some came back, so that
 //! those who wait are served once a turn, and not for every buffer. Data that was read is on its way to the host in buffers that the
@@ -9,7 +9,7 @@
 //!                                 └─ the connection is closed: all of it             └─ settle, once a turn: the account
 //! ```
 //!
-//! So no permit travels with the data: neither is it counted for every read, nor do two threads count the same. What comes back while the
+//! So no permit travels with the data: neither is it counted for every read, nor do two threads count the same. Bytes that come back while the
 //! next reads arrive is theirs, without asking the account: the session would get it anyway, as those who wait for memory are served later in
 //! the turn.
 //!
@@ -26,7 +26,7 @@ use units::Bytes;
 /// See the module.
 pub(super) struct ReadMemory {
     pool: BufferPool,
-    /// Sessions whose reads wait, longest waiting first.
+    /// Sessions with waiting reads, longest waiting first.
     waiting: VecDeque<Key>,
     /// Sessions to which something has come back in this turn.
     unsettled: Vec<Key>,
@@ -61,7 +61,7 @@ impl ReadMemory {
         self.pool.lent()
     }
 
-    /// What was read, or said by a controller, has been sent, or never will be.
+    /// Takes back the memory of a reply that was sent, or cannot be sent.
     #[inline]
     pub(super) fn give(&mut self, buffer: Option<IoBuffer>, permit: Option<Permit>) {
         if let Some(buffer) = buffer {
@@ -99,7 +99,7 @@ impl ReadMemory {
         }
     }
 
-    /// The number of sessions whose reads wait.
+    /// The number of sessions with waiting reads.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -113,7 +113,7 @@ impl ReadMemory {
 /// The permits of a session for data that its connection has.
 #[derive(Default)]
 pub(super) struct ReadPermits {
-    /// For all that is lent, and for what has come back in this turn.
+    /// The permit for all data that is lent, and for bytes that came back in this turn.
     permit: Option<Permit>,
     /// Bytes that have come back in this turn.
     returned: u64,
@@ -129,7 +129,7 @@ impl ReadPermits {
         }
     }
 
-    /// Buffers of so many bytes are back. Answers whether these are the first of this turn: then [`ReadPermits::settle`] has to follow.
+    /// Counts this many bytes as back. Returns whether these are the first of this turn: then [`ReadPermits::settle`] has to follow.
     pub(super) fn return_bytes(&mut self, bytes: u64) -> bool {
         // The connection may have been closed meanwhile, which gave all of it back.
         let bytes = if self.permit.is_some() { bytes } else { 0 };
@@ -138,7 +138,7 @@ impl ReadPermits {
         is_first
     }
 
-    /// The permit for a read, out of what has come back in this turn.
+    /// The permit for a read, from the bytes that came back in this turn.
     #[inline]
     pub(super) fn take(&mut self, size: u64) -> Option<Permit> {
         let permit = self.permit.as_mut().filter(|_| self.returned >= size)?;
@@ -146,7 +146,7 @@ impl ReadPermits {
         Some(permit.split(size))
     }
 
-    /// Gives what has come back, and was not taken, to the account.
+    /// Gives bytes that came back, and were not taken, to the account.
     pub(super) fn settle(&mut self) {
         if let Some(permit) = &mut self.permit {
             permit.give_back(std::mem::take(&mut self.returned));

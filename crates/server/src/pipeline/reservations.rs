@@ -13,7 +13,7 @@ pub(super) struct Copy {
     /// The subsystem's slot.
     pub(super) subsystem: usize,
     pub(super) nsid: u32,
-    /// What the subsystem knows the copy by.
+    /// The subsystem's number for this copy.
     pub(super) ticket: u64,
     /// `None`: there are none any more.
     pub(super) saved: Option<SavedReservations>,
@@ -47,7 +47,7 @@ impl Storing {
         }
     }
 
-    /// False if nobody stores it.
+    /// Returns false if the copy cannot be stored.
     fn hand_over(&self, home: &Home, copy: Copy, answers: Option<&Mailbox<ToPipeline>>) -> bool {
         let Some(keeper) = &self.keeper else { return false };
         let Copy { subsystem, nsid, ticket, saved } = copy;
@@ -60,7 +60,7 @@ impl Storing {
         keeper.store(ToStore { namespace, nsid, saved, answer })
     }
 
-    /// The state directory has a copy, or not. The subsystem may have gone meanwhile.
+    /// Passes the result of storing a copy to its subsystem, unless that was removed.
     pub(super) fn on_stored(&mut self, home: Option<&mut Home>, nsid: u32, ticket: u64, is_stored: bool) {
         self.under_way -= 1;
         if let Some(home) = home {

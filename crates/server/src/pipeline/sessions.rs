@@ -8,11 +8,11 @@
 //!
 //! ```text
 //!   IOs:     17 ─ 19 ─ 23 ─ 24 ─ 30          fences:  (25, A) ─ (28, B)
-//!            └ on the device      └ came after both: nobody waits for it
+//!            └ on the device      └ came after both: no fence waits for it
 //! ```
 //!
-//! Holds: a session is there until its last IO has ended, so its IOs always find it.
-//! Elsewhere: how a session begins is `handover`, how it ends `closing`; who waits for a lane, and for what, is `fence`.
+//! Holds: a session exists until its last IO has ended, so its IOs always find it.
+//! Elsewhere: the start of a session is `handover`, its end `closing`; the waiting for a lane is `fence`.
 
 use super::admission::Admission;
 use super::reads::ReadPermits;
@@ -29,11 +29,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use units::TenantId;
 
-/// A connection and what is under way for it.
+/// A connection and its IOs.
 pub(super) struct Session {
     /// The connection.
     pub(super) wire: Wire,
-    /// What is read for it, and what it is told by controllers, is charged to this.
+    /// The account for data that is read for it, and for replies of controllers.
     pub(super) account: Arc<ConnectionAccount>,
     /// Commands that wait until they may be answered.
     pub(super) backlog: Backlog,
@@ -42,7 +42,7 @@ pub(super) struct Session {
     pub(super) subsystem: usize,
     pub(super) tenant: TenantId,
     pub(super) admission: Admission,
-    /// The controller whose queue it is.
+    /// The controller of this queue.
     controller_id: u16,
     /// 0 is the admin queue.
     pub(super) queue_id: u16,
@@ -54,13 +54,13 @@ pub(super) struct Session {
     lanes: Lanes,
     /// Reads that wait for room in the connection's budget.
     waiting: List,
-    /// Whether it is in the list of those whose reads wait for memory.
+    /// Whether it is in the list of sessions with waiting reads.
     pub(super) waits_for_memory: bool,
-    /// What was read and is with the connection.
+    /// Permits for read data that the connection has.
     pub(super) read_permits: ReadPermits,
     /// Aborts from it that wait for word of another thread.
     pub(super) aborts: usize,
-    /// What it adds to the loads of threads.
+    /// Its part of the loads of threads.
     pub(super) burdens: Vec<Burden>,
 }
 
@@ -92,12 +92,12 @@ impl Session {
         }
     }
 
-    /// The controller whose queue it is: its subsystem's slot, and its identifier.
+    /// The controller of this queue: its subsystem's slot, and its identifier.
     pub(super) fn controller(&self) -> (usize, u16) {
         (self.subsystem, self.controller_id)
     }
 
-    /// The right to hold so many bytes that are going to be read for it.
+    /// The right to hold `size` bytes that are going to be read for it.
     #[inline]
     pub(super) fn permit_read(&mut self, size: u64) -> Option<Permit> {
         self.read_permits.take(size).or_else(|| self.account.take(Account::Read, size))
@@ -115,9 +115,9 @@ impl Session {
 struct Lane {
     /// Those that have not ended.
     ios: List,
-    /// Who waits for all that came before which moment, earliest first: the moment is a number of IOs started.
+    /// Fences with the moment up to which they wait, earliest first. A moment is a number of IOs started.
     fences: VecDeque<(u64, Key)>,
-    /// What came before this was taken back as far as that was possible.
+    /// IOs that started before this moment were taken back unless they had reached a device.
     refused_before: u64,
 }
 
@@ -225,7 +225,7 @@ impl Sessions {
         self.queues_of.entry((session.subsystem, connected.controller_id)).or_default().push(key);
     }
 
-    /// Completions on all queues of the controller of `key` carry credits from now on, or no longer. Each of them is told.
+    /// Turns credits in completions of all queues of a controller on or off, and calls `tell` for each queue.
     pub(super) fn set_credits(&mut self, key: Key, is_enabled: bool, mut tell: impl FnMut(Wire)) {
         let Some(session) = self.table.get(key) else { return };
         let controller = (session.subsystem, session.controller_id);
@@ -236,7 +236,7 @@ impl Sessions {
         }
     }
 
-    /// Takes out a session whose connection and IOs have gone.
+    /// Takes out a session whose connection and IOs have ended.
     pub(super) fn remove_if_done(&mut self, key: Key) -> Option<Session> {
         self.table.get(key).filter(|session| session.wire.is_gone() && session.ios == 0)?;
         let session = self.table.remove(key)?;
@@ -250,7 +250,7 @@ impl Sessions {
         Some(session)
     }
 
-    /// An IO of a session starts in a namespace: answers its tenant, the place of its lane, and how many IOs have started before it.
+    /// Starts an IO of a session in a namespace. Returns its tenant, the place of its lane, and the number of IOs started before it.
     #[inline]
     pub(super) fn begin_io(&mut self, key: Key, nsid: u32, io: Key) -> (TenantId, usize, u64) {
         let session = self.table.get_mut(key).expect("its command has just come");
@@ -261,7 +261,7 @@ impl Sessions {
         (session.tenant, place, sequence)
     }
 
-    /// An IO of a session has ended: answers the session, and whether fences wait in its lane.
+    /// Ends an IO of a session. Returns the session, and whether fences wait in its lane.
     #[inline]
     pub(super) fn end_io(&mut self, key: Key, lane: usize, io: Key) -> (&mut Session, bool) {
         let session = self.table.get_mut(key).expect("a session outlives its IOs");
@@ -272,7 +272,7 @@ impl Sessions {
         (session, is_fenced)
     }
 
-    /// A read waits for memory. Answers its session.
+    /// Adds a read that waits for memory. Returns its session.
     pub(super) fn push_waiting(&mut self, key: Key, io: Key) -> &mut Session {
         let session = self.table.get_mut(key).expect("a session outlives its IOs");
         self.waiting_links.push(&mut session.waiting, io);
@@ -312,7 +312,7 @@ impl Sessions {
         self.started
     }
 
-    /// What has started in a lane by now is taken back: answers what was not taken back before, oldest first. `is_since` says whether an
+    /// Returns IOs of a lane that have started by now and were not returned by an earlier call, oldest first. `is_since` says whether an
     /// IO started at that moment or later.
     pub(super) fn refuse(&mut self, key: Key, nsid: u32, is_since: impl Fn(Key, u64) -> bool) -> Vec<Key> {
         let Some(lane) = lane(&mut self.table, key, nsid) else { return Vec::new() };
@@ -324,7 +324,7 @@ impl Sessions {
         ios
     }
 
-    /// A fence waits for what had started in a lane before `moment`. False if there is nothing to wait for.
+    /// Adds a fence that waits for IOs of a lane that started before `moment`. Returns false if there are none.
     pub(super) fn fence(&mut self, key: Key, nsid: u32, moment: u64, fence: Key) -> bool {
         match lane(&mut self.table, key, nsid) {
             Some(lane) if !lane.ios.is_empty() => {

@@ -1,6 +1,6 @@
-//! What this thread knows of the tenants: how much memory each may hold, and what it has done.
+//! The tenants of this thread: limits for their memory, and counters.
 //!
-//! Elsewhere: which host is which tenant is `crate::tenants`, the rules for memory are `account`.
+//! Elsewhere: `crate::tenants` maps hosts to tenants, the rules for memory are `account`.
 
 use super::Origin;
 use super::message::Announcement;
@@ -18,7 +18,7 @@ use units::{Bytes, Instant, TenantId};
 struct Tenant {
     host: Arc<str>,
     counters: Counters,
-    /// What all its connections here may hold together.
+    /// The account of all its connections on this thread.
     account: Arc<HostAccount>,
 }
 
@@ -26,7 +26,7 @@ struct Tenant {
 pub(super) struct Tenants {
     /// By number.
     known: Vec<Option<Tenant>>,
-    /// Who pays for what is held.
+    /// The payers for memory.
     accounts: Accounts,
     /// This thread's part of `limits.memory`.
     memory: Memory,
@@ -47,12 +47,12 @@ impl Tenants {
         self.known[id.index()] = Some(Tenant { host, counters: Counters::default(), account });
     }
 
-    /// The NQN of a tenant's host; empty for one that nobody announced.
+    /// The NQN of a tenant's host; empty for an unknown tenant.
     pub(super) fn host(&self, tenant: TenantId) -> &str {
         self.known.get(tenant.index()).and_then(Option::as_ref).map_or("", |tenant| &*tenant.host)
     }
 
-    /// What a new connection is charged to, which may hold at most `limit`.
+    /// The account of a new connection, with `limit`.
     pub(super) fn account(
         &mut self,
         tenant: TenantId,
@@ -90,7 +90,7 @@ impl Tenants {
         }
     }
 
-    /// What all of them have done, and their state in the scheduler.
+    /// Counters of all tenants, with their state in the scheduler.
     pub(super) fn stats(&self, policy: &dyn Policy) -> Vec<TenantStats> {
         let known = self.known.iter().enumerate().filter_map(|(index, tenant)| {
             let tenant = tenant.as_ref()?;

@@ -1,4 +1,4 @@
-//! Withdrawals and fences in a pipeline without sockets: what they take, and what that costs.
+//! Withdrawals and fences in a pipeline without sockets: their results, and their cost.
 //!
 //! Nothing is submitted here, so all that begins stays queued.
 
@@ -48,7 +48,7 @@ fn pipeline(policy: Box<dyn Policy>) -> Pipeline {
     pipeline
 }
 
-/// A connection whose socket has gone.
+/// A session without a connection.
 fn session(pipeline: &mut Pipeline) -> Key {
     let (acceptor, _) = Mailbox::new(pipeline.reactor.waker());
     let peer = "127.0.0.1:1".parse().expect("an address");

@@ -19,8 +19,8 @@ use std::io;
 use tracing::{debug, warn};
 use units::{Instant, Nanos};
 
-/// What the switch waits for may be over before a turn ends, as when tokens come quickly. So often it is run again for that before
-/// replies are sent: each of them takes a system call and a segment that others could have shared.
+/// Upper bound for runs of the switch in one turn for waits that end before it does, for example when tokens come quickly. They avoid sending
+/// replies one by one: each send takes a system call and a segment that others could have shared.
 const WAITS_PER_TURN_MAX: u32 = 4;
 
 /// The longest that a turn runs its switch again for steps that are left. Other connections wait meanwhile. A run has
@@ -49,10 +49,10 @@ impl Turns {
 }
 
 impl Pipeline {
-    /// Runs until it is told to end.
+    /// Runs until a message ends it.
     ///
     /// # Errors
-    /// The reactor's own: a broken machine, or a bug. Everybody who waits for the pipeline has been told.
+    /// The reactor's own: a broken machine, or a bug. All threads that wait for the pipeline have been notified.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let result = self.take_turns();
         match &result {
@@ -88,7 +88,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Runs the switch and answers, until there is nothing to do at once or the turn is long enough; then what is left goes on in the
+    /// Runs the switch and answers, until there is nothing to do at once or the turn is long enough; then the rest is left to the
     /// next turn, after the events of all connections. Returns the time.
     fn serve(&mut self, began: Instant) -> Instant {
         let (mut now, mut waits_over) = (began, 0);
@@ -200,7 +200,7 @@ impl Pipeline {
             ToPipeline::Stored { subsystem, nsid, ticket, is_stored } => {
                 self.storing.on_stored(commands.homes.get_mut(subsystem), nsid, ticket, is_stored);
             }
-            // Nobody waits any more if this fails.
+            // This fails only if the receiver has given up waiting.
             ToPipeline::Stats(answer) => drop(answer.send(self.stats(now))),
             ToPipeline::Change(change) => self.on_change(now, *change),
             ToPipeline::Drain => {
@@ -215,7 +215,7 @@ impl Pipeline {
         }
     }
 
-    /// Lets the switch work, and answers what has ended.
+    /// Runs the switch, and answers IOs that have ended.
     fn run_switch(&mut self, now: Instant) {
         let Commands { switch, reads, .. } = &mut self.commands;
         if !switch.has_work(now) {
@@ -254,7 +254,7 @@ impl Pipeline {
         }
     }
 
-    /// Does what subsystems want unasked.
+    /// Carries out outputs of subsystems that are not replies.
     pub(super) fn run_subsystems(&mut self, now: Instant) {
         let commands = &mut self.commands;
         for slot in 0..commands.homes.slots() {
@@ -283,7 +283,7 @@ impl Pipeline {
         }
     }
 
-    /// Sends what is to be sent: one batch per connection, one per thread.
+    /// Sends all messages and replies: one batch per connection, one per thread.
     fn flush(&mut self, now: Instant) {
         let (commands, reactor) = (&mut self.commands, &mut self.reactor);
         loop {
@@ -303,7 +303,7 @@ impl Pipeline {
         }
     }
 
-    /// Tells the numbers of what the log was spared.
+    /// Logs how many lines the throttle suppressed.
     fn tell_untold(&mut self, now: Instant) {
         if self.commands.log_throttle.deadline().is_none_or(|at| now < at) {
             return;

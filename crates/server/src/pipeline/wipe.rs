@@ -1,13 +1,13 @@
-//! Erasing blocks that were taken away from a namespace, before somebody else gets them.
+//! Erasing blocks that were taken away from a namespace, before another namespace gets them.
 //!
-//! It goes the way of a host's Write Zeroes: through the switch, in pieces, charged what it costs. Its tenant is the target itself, so
+//! It goes the way of a host's Write Zeroes: through the switch, in pieces, charged at cost. Its tenant is the target itself, so
 //! it takes an equal share of the SSD and no more. It ends with a flush, so a loss of power does not bring the contents back.
 //!
 //! A wipe that is under way when the target ends is stopped, as it may take hours.
 //!
-//! Holds: what was removed with `wipe_on_remove` reads as zeros for its next owner
+//! Holds: blocks removed with `wipe_on_remove` read as zeros for the next owner
 //!        (`a_namespace_is_erased_before_its_blocks_get_another_owner` in `tests/wipe.rs`).
-//! Elsewhere: what is erased, when, and which commands wait for it, is `server::wipe`.
+//! Elsewhere: `server::wipe` decides which blocks are erased, when, and which commands wait for it.
 
 use super::Origin;
 use crate::slab::{Key, Slab};
@@ -22,12 +22,12 @@ use units::{Bytes, Instant};
 /// Erased by one Write Zeroes. Between two of them the log can tell how far a wipe has come.
 const PART: u64 = Bytes::gib(1).get();
 
-/// Tells how a wipe has ended.
+/// The receiver of the result of a wipe.
 pub(crate) type Wiped = Sender<Result<(), Failure>>;
 
 /// Blocks that are being erased.
 struct Wipe {
-    /// Whose they were, for the log.
+    /// The former owner, for the log.
     what: String,
     range: ByteRange,
     /// From the beginning of the range.
@@ -124,7 +124,7 @@ impl Wipes {
                 "its blocks are not erased, so no namespace can have them: look at the device, then reload to try again"
             ),
         }
-        // Nobody waits any more if this fails.
+        // This fails only if the receiver has given up waiting.
         drop(done.send(result));
     }
 

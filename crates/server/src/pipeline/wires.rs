@@ -3,7 +3,7 @@
 //! A connection may be carried by this thread or by another one; then everything travels in the next batch to that thread (`outbox`).
 //! Data that arrived belongs to the thread of its connection, data that was read to this one (`reads`).
 //!
-//! Holds: what nobody is there to have is taken back here, so memory comes home whatever becomes of a connection
+//! Holds: data that no connection can take is taken back here, so memory comes home whatever becomes of a connection
 //!        (`tests/bounds.rs`, `tests/threads.rs`).
 
 use super::reads::ReadMemory;
@@ -20,7 +20,7 @@ use nvme::spec::Cqe;
 use reactor::{IoBuffer, Reactor};
 use units::{Bytes, Instant, Nanos};
 
-/// The way to a session's connection. A thread stays known when the connection has gone: data of commands goes back to it.
+/// The way to a session's connection. A thread stays known after the end of the connection: data of commands goes back to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
     /// This thread carries it.
@@ -75,18 +75,18 @@ pub(super) struct Wires {
     pub(super) here: Connections,
     /// To threads that have connections and no SSD.
     threads: Outboxes<ToConnections>,
-    /// What this thread has to do, and what those have.
+    /// The load of this thread, and of the others.
     load: Load,
     loads: Vec<Load>,
-    /// When somebody last waited for memory, while other threads are told to give it back at once.
+    /// Time of the last shortage of memory, while other threads are asked to give it back at once.
     short_at: Option<Instant>,
 }
 
-/// So long nobody has waited for memory before other threads may take their time again: each change is a message to all of them.
+/// Minimum time without a shortage before other threads may keep memory longer again: each change is a message to all of them.
 const SHORT_FOR_MIN: Nanos = Nanos::secs(1);
 
 impl Wires {
-    /// No connections yet, with so much memory for what arrives by those that this thread is going to carry.
+    /// A table without connections, with this much memory for arriving data of those that this thread is going to carry.
     pub(super) fn new(
         pipeline: usize,
         memory: Bytes,
@@ -106,7 +106,7 @@ impl Wires {
         Owner { pipeline: self.pipeline, session }
     }
 
-    /// Finds the thread with least to do, and what a queue there burdens. `None` is this one.
+    /// Finds the thread with the least load, and the burdens of a queue on it. `None` is this one.
     pub(super) fn place(&self) -> (Option<usize>, Vec<Burden>) {
         load::place(&self.load, self.loads.iter().enumerate())
     }
@@ -127,12 +127,12 @@ impl Wires {
             Wire::There { thread, connection } => {
                 self.threads.tell(thread, ToConnections::Done { connection, cqe, back: None });
             }
-            // Nobody is there to be answered.
+            // The connection has ended.
             _ => {}
         }
     }
 
-    /// Sends a completion, and gives back what had come with its command: a buffer, and the permit that it was done under.
+    /// Sends a completion, and gives back the buffer and the permit of its command.
     #[inline]
     pub(super) fn send_and_give(
         &mut self,
@@ -156,14 +156,14 @@ impl Wires {
         self.send(wire, cqe);
     }
 
-    /// Sends what was read and its completion. If nobody is there to have it, it is taken back.
+    /// Sends read data and its completion. If the connection has ended, the data is taken back.
     #[inline]
     pub(super) fn send_read(&mut self, wire: Wire, cqe: Cqe, buffer: IoBuffer, reads: &mut ReadMemory) {
         let length = buffer.len() as u32;
         self.send_data(wire, cqe, Payload::Lent(buffer), length, reads);
     }
 
-    /// Sends a page of a controller, `length` bytes long, and its completion. If nobody is there to have it, it is taken back.
+    /// Sends a page of a controller, `length` bytes long, and its completion. If the connection has ended, the page is taken back.
     pub(super) fn send_page(
         &mut self,
         wire: Wire,
@@ -198,7 +198,7 @@ impl Wires {
         }
     }
 
-    /// As `give_back`, of what a payload was made of.
+    /// As `give_back`, for the parts of a payload.
     pub(super) fn give_arrival(&mut self, wire: Wire, buffer: Option<IoBuffer>, permit: Option<Permit>) {
         match (wire.thread(), permit) {
             (Some(thread), Some(permit)) => self.threads.tell(thread, ToConnections::Back(buffer, permit)),
@@ -206,7 +206,7 @@ impl Wires {
         }
     }
 
-    /// Completions carry credits from now on, or no longer. A connection that is not open yet is told when it is.
+    /// Turns credits in completions on or off. A connection that is not open yet gets the setting when it is.
     pub(super) fn set_credits(&mut self, wire: Wire, is_enabled: bool) {
         match wire {
             Wire::Here(connection) => {
@@ -221,7 +221,7 @@ impl Wires {
         }
     }
 
-    /// Tells other threads to give back at once what they have sent while somebody waits for memory here.
+    /// Makes other threads return sent memory at once during a shortage here.
     pub(super) fn note_shortage(&mut self, now: Instant, is_short: bool) {
         let was_told = self.short_at.is_some();
         if is_short {
@@ -238,7 +238,7 @@ impl Wires {
         }
     }
 
-    /// Closes a connection that is open, and answers what is left of the way to it.
+    /// Closes a connection that is open, and returns its new state.
     pub(super) fn close(&mut self, wire: Wire, reactor: &mut Reactor, reads: &mut ReadMemory) -> Wire {
         match wire {
             Wire::Here(connection) => {
@@ -266,7 +266,7 @@ impl Wires {
         self.threads.tell(thread, message);
     }
 
-    /// Sends all batches. What a thread that has failed does not take is dropped: that thread's failure is told by itself.
+    /// Sends all batches. Messages that a failed thread does not take are dropped: its failure is reported separately.
     pub(super) fn flush_threads(&mut self) {
         self.threads.flush(|_, message| drop(message));
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What is wrong with the state directory, or with a file in it.
+/// Problems of the state directory, or of a file in it.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The system refuses an operation.
@@ -22,15 +22,15 @@ pub enum StateError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
-    /// What was learnt of an SSD cannot be read.
+    /// The saved model of an SSD cannot be read.
     #[error("what was learnt of an SSD, in {}, is not valid: {what}; it is learnt again, and the file is replaced", .path.display())]
     NotLearnt {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// The note of an SSD's log cannot be read.
@@ -42,10 +42,10 @@ pub enum StateError {
     LogUnknown {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
-    /// Other users could change what is stored.
+    /// Other users could change the stored files.
     #[error(
         "{}: {why}, so others could change what is stored there; make it belong to the user of the target, and chmod go-w it",
         .path.display()
@@ -53,7 +53,7 @@ pub enum StateError {
     Untrusted {
         /// The directory.
         path: PathBuf,
-        /// Whose it is, or who may write.
+        /// The owner, or the users who may write.
         why: String,
     },
     /// A file was written by a later version.

@@ -1,7 +1,7 @@
 //! One file of the state directory: locked, read, and replaced as a whole.
 //!
 //! To replace a file, the new content is written to a temporary file, synced to the disk, and renamed; then the directory is synced.
-//! Whenever the process or the machine stops, either the old or the new content is there, complete. If the last step fails, it is
+//! Whenever the process or the machine stops, either the old or the new content exists, complete. If the last step fails, it is
 //! unknown which one the disk has. Then the old content is written back, because the command that changes it fails.
 //!
 //! The lock is a separate file, because each replacement makes a new inode. It is taken when the file is found or created. The lock file
@@ -21,7 +21,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tracing::error;
 
-/// A link in the place of a file of ours was put there by somebody else.
+/// Refuses links in the place of our files: they were put there by another program.
 const NOT_THROUGH_LINKS: i32 = libc::O_NOFOLLOW;
 /// Only the owner may read the keys and names of hosts.
 const FILE_MODE: u32 = 0o600;
@@ -31,7 +31,7 @@ pub(super) struct StateFile {
     namespace: NamespaceName,
     path: PathBuf,
     lock: Option<File>,
-    /// What is on the disk, as far as this target knows.
+    /// The content on the disk, according to this target.
     stored: Option<Vec<u8>>,
 }
 

@@ -235,13 +235,13 @@ mod tests {
         assert_eq!(decode(&namespace(), later), Err(FormatError::Newer("3".to_owned())));
     }
 
-    /// The bytes of a file whose content is this text, in this version.
+    /// The bytes of a file with this text as its content, in this version.
     fn file_of(version: &str, body: &str) -> Vec<u8> {
         let crc = crc32c(body.as_bytes());
         format!("{MAGIC} {version} crc32c={crc:08x} bytes={}\n{body}", body.len()).into_bytes()
     }
 
-    /// What the release before this format wrote.
+    /// A file of the release before this format.
     const OF_VERSION_1: &str = r#"{
   "subsystem": "nqn.test:a/../b",
   "namespace": "abababababababababababababababab",

@@ -1,4 +1,4 @@
-//! What schedulers have learnt of SSDs, kept over restarts: a file for each SSD, named after a hash of the SSD's name.
+//! Models of SSDs that schedulers have learnt, kept over restarts: a file for each SSD, named after a hash of the SSD's name.
 //!
 //! ```text
 //!   ssd = "wwid eui.0025388b01b7a2e5"
@@ -19,7 +19,7 @@
 //! Nothing depends on such a file: without it, or with one that cannot be read, the scheduler learns anew. It is taken as a belief
 //! (`sched::Learnt`), so a wrong one does no lasting harm. The last target that serves an SSD writes it.
 //!
-//! Holds: what is written is read back the same, and what is damaged is refused with a reason (`a_damaged_file_is_refused`).
+//! Holds: a written file reads back the same, and a damaged one is refused with a reason (`a_damaged_file_is_refused`).
 
 use super::StateError;
 use super::file::replace;
@@ -81,7 +81,7 @@ pub(super) fn path_of(directory: &Path, ssd: &str) -> PathBuf {
     directory.join(format!("{readable}-{:08x}.toml", crc32c(ssd.as_bytes())))
 }
 
-/// What is kept of an SSD; `None` if nothing is.
+/// Loads the model of an SSD; `None` if none is stored.
 pub(super) fn load(directory: &Path, ssd: &str) -> Result<Option<Learnt>, StateError> {
     let path = path_of(directory, ssd);
     match files::read_text(&path) {
@@ -91,7 +91,7 @@ pub(super) fn load(directory: &Path, ssd: &str) -> Result<Option<Learnt>, StateE
     }
 }
 
-/// Replaces what is kept of an SSD.
+/// Replaces the stored model of an SSD.
 pub(super) fn store(directory: &Path, ssd: &str, learnt: &Learnt) -> Result<(), StateError> {
     let path = path_of(directory, ssd);
     replace(&path, encode(ssd, learnt).as_bytes()).map_err(|(error, _)| StateError::Io {

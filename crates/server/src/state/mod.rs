@@ -1,4 +1,4 @@
-//! What outlives the target, in its state directory: reservations that persist through power loss, what was learnt of SSDs (`learnt`),
+//! The state directory, which outlives the target: reservations that persist through power loss, learnt models of SSDs (`learnt`),
 //! and which SSDs may have data in a log (`logs`).
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A disk can be slow, so a thread of its own writes the files. Pipelines continue, and answer a command when its change is stored.
-//! Requests are served in order, so a load returns what was stored last.
+//! Requests are served in order, so a load returns the content that was stored last.
 //!
 //! Each namespace has its own file, named after its UUID and its subsystem. The target that serves the namespace locks the file. So two
 //! targets can use one directory, but not for the same namespace.
@@ -43,13 +43,13 @@ use tracing::{error, warn};
 
 /// The folder of the reservations in the state directory.
 const RESERVATIONS: &str = "reservations";
-/// That of what was learnt of SSDs.
+/// The folder of learnt models of SSDs.
 const LEARNT: &str = "learnt";
 /// That of the notes which SSDs may have data in a log.
 const LOGS: &str = "logs";
 /// Only the owner may read the keys and names of hosts.
 const DIRECTORY_MODE: u32 = 0o700;
-/// How long to wait for the end of the thread. A thread whose disk hangs never ends.
+/// Longest wait for the end of the thread. A thread whose disk hangs never ends.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// The name of a namespace in files. It does not depend on its number and its device.
@@ -145,14 +145,14 @@ impl Keeper {
         drop(self.0.send(Request::Release(namespace)));
     }
 
-    /// What is kept of the SSD of this name.
+    /// Loads the model of the SSD of this name.
     pub(crate) fn load_learnt(&self, ssd: String) -> Result<Option<Learnt>, StateError> {
         let (answer, answered) = channel();
         drop(self.0.send(Request::LoadLearnt { ssd, answer }));
         answered.recv().unwrap_or(Err(StateError::Gone))
     }
 
-    /// Keeps what was learnt of an SSD. If that fails, the log says so, and it is learnt again.
+    /// Stores the model of an SSD. A failure is logged, and the model is learnt again after a restart.
     pub(crate) fn store_learnt(&self, ssd: String, learnt: Learnt) {
         drop(self.0.send(Request::StoreLearnt { ssd, learnt }));
     }
@@ -247,7 +247,7 @@ struct Files {
     directory: PathBuf,
     open: HashMap<NamespaceName, StateFile>,
     failures: u64,
-    /// Where what was learnt of SSDs is kept, and how often that has failed.
+    /// The folder of learnt models, and the number of failures to store one.
     learnt: PathBuf,
     unlearnt: u64,
     /// The notes which SSDs may have data in a log.
@@ -258,7 +258,7 @@ impl Files {
     /// Whether that was the end.
     fn serve(&mut self, request: Request) -> bool {
         match request {
-            // The receiver may have given up at its deadline.
+            // The receiver may have stopped waiting at its deadline.
             Request::Load { namespace, answer } => drop(answer.send(self.load(&namespace))),
             Request::Store(to_store) => self.store(*to_store),
             Request::Release(namespace) => drop(self.open.remove(&namespace)),

@@ -1,4 +1,4 @@
-//! Whether other users could change what a directory has.
+//! Checks whether other users could change the content of a directory.
 
 use super::StateError;
 use std::fs::{self, Metadata};
@@ -10,7 +10,7 @@ use std::path::Path;
 pub(super) enum Others {
     /// Others may add files, but not remove or rename those of the target: the sticky bit, as in `/tmp`.
     MayAddFiles,
-    /// Nobody else may write.
+    /// No other user may write.
     MayNotWrite,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Each piece is an IO of its own to the scheduler: it is read and written at one go, charged as a write of twice its length, and
 //! then the copy queues up again behind whatever else its tenant and the others want. So a long copy holds one buffer at a
-//! time, none while it waits for its turn, and nobody waits for more than one piece of it. Writing costs no less than reading
-//! does, so the charge is never less than what the piece costs the SSD.
+//! time, none while it waits for its turn, and other tenants wait for at most one piece of it. Writing costs no less than reading,
+//! so the charge is never less than the cost of the piece on the SSD.
 //!
 //! Holds: every byte is copied once, in order (`a_copy_moves_every_byte_and_queues_up_for_each_piece` in `switch/tests`).
 
@@ -21,15 +21,15 @@ pub(crate) struct Copying {
     /// The first byte of the destination.
     to: u64,
     pub(super) durable: bool,
-    /// The buffer that the sources came in: it keeps what they take in memory here counted as the connection's.
+    /// The buffer that the sources came in. It stays here, so that its memory stays charged to the connection.
     list: Option<IoBuffer>,
     /// The source that is being copied.
     source: usize,
-    /// How much of it is copied.
+    /// Bytes of the current source that are copied.
     within: u64,
-    /// How much is copied in all.
+    /// Bytes copied in all.
     copied: u64,
-    /// What was read and is to be written.
+    /// The piece that was read and is to be written.
     pub(super) piece: Option<IoBuffer>,
     /// Whether the device has the piece to write.
     pub(super) is_writing: bool,
@@ -63,12 +63,12 @@ impl Copying {
         ByteRange { offset: self.to + self.copied, length: self.origin().length }
     }
 
-    /// What the next piece is charged.
+    /// The charge for the next piece.
     pub(super) fn charge(&self) -> Bytes {
         Bytes(2 * self.origin().length)
     }
 
-    /// What all of it was charged, once it is over.
+    /// The charge for all pieces, after the end.
     pub(super) fn charged(&self) -> Bytes {
         Bytes(2 * self.copied)
     }

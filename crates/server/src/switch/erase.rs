@@ -5,30 +5,30 @@
 //!   pieces   ╠══════╬════════╩══╩══╩╩══╬═══╩══════╬══════════╬═══════════╣   each costs as much as a large write
 //! ```
 //!
-//! A Write Zeroes or a Deallocate may cover all of a namespace, and is charged what it costs. If it went as one IO, it would either
-//! put the scheduler into debt for as long as it takes (everybody waits), or be charged less than it costs. So it is cut. When a piece
-//! has ended the next one arrives at the scheduler like a new IO of the tenant: others go in between, limits count each piece, and what has
+//! A Write Zeroes or a Deallocate may cover a whole namespace, and is charged at cost. As one IO it would either
+//! put the scheduler into debt for its whole duration (all tenants wait), or be charged less than its cost. So it is cut. When a piece
+//! has ended the next one arrives at the scheduler like a new IO of the tenant: others go in between, limits count each piece, and pieces that have
 //! not reached the device can be taken back.
 //!
-//! Holds: the pieces cover every byte once, in order; none costs more than [`PIECE_MAX`] and what the device cannot cut; together they cost
-//!        what the whole does (`the_pieces_are_the_whole`).
+//! Holds: the pieces cover every byte once, in order; none costs more than [`PIECE_MAX`] and the device's smallest piece; together they cost
+//!        the same as the whole (`the_pieces_are_the_whole`).
 
 use super::ByteRange;
 use crate::device::{Device, Erase};
 use units::Bytes;
 
-/// The most that a piece costs, unless the device cannot cut it smaller: no more than a large write, for which nobody waits longer than for
-/// others.
+/// Upper bound for the cost of a piece, unless the device cannot cut it smaller. It is that of a large write, so that the wait of others is
+/// no longer than for a write.
 pub(super) const PIECE_MAX: Bytes = Bytes::kib(128);
 /// The least that a command, or a range of one, costs: it keeps the SSD busy whatever it does.
 pub(super) const COST_MIN: Bytes = Bytes::kib(4);
 
-/// How far an erasure has come.
+/// The progress of an erasure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cursor {
-    /// So many ranges are erased.
+    /// Ranges that are erased.
     ranges: usize,
-    /// And so much of the next.
+    /// Bytes of the next range that are erased.
     bytes: u64,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Erasure {
 }
 
 impl Erasure {
-    /// Plans the next piece of erasing `ranges`; answers what it costs.
+    /// Plans the next piece of erasing `ranges`. Returns its cost.
     pub(super) fn plan(&mut self, device: &dyn Device, erase: Erase, ranges: &[ByteRange]) -> Bytes {
         let mut cost = Bytes::ZERO;
         self.piece = self.done;

@@ -12,9 +12,9 @@
 //! A read needs a buffer only from its dispatch on, so IOs that
 //! wait in the scheduler hold no memory; a dispatched read that finds the pool dry waits for the next buffer that comes back.
 //!
-//! A scheduler may read for itself: that is no tenant's IO, so it has no slot, no region (it changes nothing) and no part in what is promised.
+//! A scheduler may read for itself. Such a read is no tenant's IO, so it has no slot, no region (it changes nothing) and no part in promises.
 //!
-//! The scheduler runs on the device's clock; what a tenant is promised is in real time, and the scheduler is told how the two compare
+//! The scheduler runs on the device's clock; promises to tenants are in real time, and the switch gives the scheduler the ratio of the two
 //! (`limits_are_in_real_time_whatever_the_devices_clock`). It can be exchanged while IOs are in flight ([`Station`]).
 //!
 //! Holds: every request is finished exactly once, under whatever changes of scheduler and withdrawals
@@ -54,7 +54,7 @@ use step::After;
 use units::{Bytes, Instant, Nanos, TenantId};
 use watch::{Limit, Watch};
 
-/// Scheduler, device and the slots of all IOs of the thread. `T` is whose an IO is.
+/// Scheduler, device and the slots of all IOs of the thread. `T` is the owner of an IO.
 pub(crate) struct Switch<T> {
     /// The slots: also of IOs that have not arrived here yet, or are with another SSD.
     pub(crate) ios: Slab<IoSlot<T>>,
@@ -89,7 +89,7 @@ pub(crate) struct Switch<T> {
     wants_run: bool,
 }
 
-/// How long dispatched IOs wait for memory before they look for it unasked.
+/// Longest time that dispatched IOs wait for memory before the next attempt.
 const RETRY_AFTER: Nanos = Nanos::micros(500);
 
 impl<T> Switch<T> {
@@ -163,8 +163,8 @@ impl<T> Switch<T> {
         self.device.on_disk(now, tag, result, buffer);
     }
 
-    /// Does what can be done at `now`, in at most [`Turn::STEPS_MAX`] steps: collects from the device, and dispatches. Read buffers
-    /// come from `pool`. [`Switch::take_ended`] returns what has ended; [`Switch::wants_run`] says whether steps are left.
+    /// Runs at most [`Turn::STEPS_MAX`] steps at `now`: collects from the device, and dispatches. Read buffers
+    /// come from `pool`. [`Switch::take_ended`] returns the IOs that ended; [`Switch::wants_run`] says whether steps are left.
     pub(crate) fn run(&mut self, now: Instant, reactor: &mut Reactor, pool: &mut BufferPool) {
         self.device.poll(now, reactor);
         let mut turn = Turn::new();
@@ -279,7 +279,7 @@ impl<T> Switch<T> {
         (self.watch.late(Limit::Hang), longest)
     }
 
-    /// Tells the scheduler whose IOs have been on the device for `patience` of the device's time or longer.
+    /// Reports the tenants of IOs that have been on the device for `patience` of the device's time or longer to the scheduler.
     pub(crate) fn note_overdue(&mut self, now: Instant, patience: Nanos) {
         let (clock, device_now) = (self.clock, self.clock.to_device(now));
         self.watch.look(Limit::Patience, |at| device_now.saturating_since(clock.to_device(at)) >= patience);
@@ -309,13 +309,13 @@ impl<T> Switch<T> {
         self.device.auxiliary()
     }
 
-    /// What the scheduler has read for itself.
+    /// Counters of the scheduler's own reads.
     pub(crate) fn extra_reads(&self) -> ExtraReadStats {
         self.extra_reads
     }
 
-    /// Takes back an IO that has not reached the device, and answers whether it has: then it has ended, and is not told by
-    /// [`Switch::take_ended`]. One that has reached the device ends by itself.
+    /// Takes back an IO that has not reached the device. Returns true if it has ended by that, which [`Switch::take_ended`] does not return
+    /// again. An IO that has reached the device ends as usual.
     ///
     /// # Panics
     /// If the IO has ended, or never arrived.
@@ -339,18 +339,18 @@ impl<T> Switch<T> {
         true
     }
 
-    /// Has an IO on the device end with the step that is there now, as taken back, if there would be another. (One that cannot be
-    /// cut there goes on.)
+    /// Stops a multi-step IO on the device after its current step; it then ends as withdrawn. (One that cannot be
+    /// cut there continues.)
     pub(crate) fn stop(&mut self, key: Key) {
         self.ios.get_mut(key).expect("an IO that is stopped has not ended").is_withdrawn = true;
     }
 
-    /// Forgets a tenant that has gone for good. Its IOs must have ended.
+    /// Forgets a tenant that was removed. Its IOs must have ended.
     pub(crate) fn forget(&mut self, now: Instant, tenant: TenantId) {
         self.station.forget(self.clock.to_device(now), tenant);
     }
 
-    /// Sets a tenant's share, whose rates and objective are in real time whatever the device's clock.
+    /// Sets a tenant's share. Its rates and objective are in real time, independent of the device's clock.
     ///
     /// # Errors
     /// The scheduler sets the tenant's objective aside, for this reason (in real time, too).
@@ -364,8 +364,8 @@ impl<T> Switch<T> {
         self.station.set_share(self.clock.to_device(now), tenant, share)
     }
 
-    /// Puts another scheduler in charge. Queued IOs move over in the order in which they arrived. Answers what the new one
-    /// says of objectives.
+    /// Replaces the scheduler. Queued IOs move over in the order in which they arrived. Returns the answers of the new one
+    /// about objectives.
     pub(crate) fn replace_policy(
         &mut self,
         now: Instant,
@@ -390,7 +390,7 @@ impl<T> Switch<T> {
         let key = Key::from_bits(io.id.0);
         let slot = self.ios.get_mut(key).expect("the scheduler gives out what it was given");
         (slot.io, slot.generation, slot.state) = (io, generation, State::OnDevice);
-        // All that the scheduler was told is a read (`Progress::price`).
+        // For the scheduler this was a read (`Progress::price`).
         if let Work::Read(range) | Work::Verify(range) | Work::Compare { range, .. } = &slot.work {
             self.station.on_read_submitted(io.tenant, range.offset + range.length);
         }
@@ -490,7 +490,7 @@ impl<T> Switch<T> {
         slot.state = State::Queued(self.station.arrive(device_now, next));
     }
 
-    /// Closes the books on an IO whose result is known.
+    /// Finishes the accounting of an IO whose result is known.
     fn end(&mut self, now: Instant, key: Key) {
         let device_now = self.clock.to_device(now);
         self.under_way -= 1;
@@ -511,7 +511,7 @@ impl<T> Switch<T> {
     }
 }
 
-/// What completions say of a busy period, in real time.
+/// The announcement of a busy period in completions, in real time.
 fn told(period: BusyPeriod, clock: DeviceClock) -> u32 {
     let BusyPeriod { reads, writes, for_about, .. } = period;
     Busy { reads, writes, rest: for_about.map(|rest| clock.to_real_span(rest)) }.to_dword()

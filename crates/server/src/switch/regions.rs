@@ -1,4 +1,4 @@
-//! What keeps other writes away from a block that a Compare and Write looks at and then writes.
+//! Range locks that make Compare and Write atomic.
 //!
 //! ```text
 //!   write            enter ──► device ──► leave             counted in its regions while it is on the device
@@ -13,12 +13,12 @@
 //! have nothing to do with each other may meet in one; then one of them waits for the other, no more. In return a write
 //! costs a counter up and down for each granule, whatever else is under way, and a read nothing.
 //!
-//! Nobody is kept waiting by those who come later: whoever finds a region claimed joins the line there. A write of several
+//! Later IOs cannot overtake: an IO that finds a region claimed joins the line there. A write of several
 //! regions goes through them in ascending order and keeps those that it has passed; a claim has one region, as a block lies in
-//! one granule. So nobody waits in a circle. All wait for the device only: whoever enters has its memory already.
+//! one granule. So there is no deadlock. IOs that enter wait for the device only, as they have their memory already.
 //!
 //! Holds: while a Compare and Write is under way, no other write to its block is on the device
-//!        (`no_write_comes_between_a_compare_and_its_write` in `switch/tests`), everybody gets through
+//!        (`no_write_comes_between_a_compare_and_its_write` in `switch/tests`), all IOs get through
 //!        (`everybody_gets_through_and_none_beside_a_claim`), and in order (`what_waits_for_a_claim_goes_on_in_order`).
 
 use super::ByteRange;
@@ -51,7 +51,7 @@ pub(super) struct Regions<W> {
 
 /// A region that a Compare and Write has, or will have when the writes there are over.
 struct Claim<W> {
-    /// The IO that has it, until it goes to the device.
+    /// The IO that holds the claim, until it goes to the device.
     holder: Option<W>,
     /// Those behind it.
     line: VecDeque<Waiting<W>>,
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(world.leave(lock), [writes[1]]);
     }
 
-    /// Every IO gets to the device whatever comes and goes, and none beside a claim of its block.
+    /// Every IO gets to the device in any order of events, and none together with a claim of its block.
     #[test]
     fn everybody_gets_through_and_none_beside_a_claim() {
         let mut seed = 9u64;

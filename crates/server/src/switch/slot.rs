@@ -4,11 +4,11 @@
 //!   Received ─┬─► WaitingForMemory ─┬─► Queued ─► OnDevice (step k of n) ─► Ended ─► answered, the slot is free
 //!             ├─► Held ─────────────┤     ▲           │
 //!             │                     │     └───────────┘ next piece of a copy or an erasure
-//!             └─────────────────────┴─► Remote (another SSD's thread has it) ─► Ended
+//!             └─────────────────────┴─► Remote (on another SSD's thread) ─► Ended
 //! ```
 //!
 //! A thread has one table of slots, and an IO stays in its slot: lists and queues hold the key of the slot, which is also the
-//! scheduler's identifier and the device's tag. `T` is whose the IO is (in a worker: the command that it came with).
+//! scheduler's identifier and the device's tag. `T` is the owner of the IO (in a worker: the command that it came with).
 //!
 //! Holds: an IO is in one state at a time, and a key that is used after the end finds nothing (`slab`).
 
@@ -26,7 +26,7 @@ pub(crate) enum State {
     Received,
     /// A read that waits for room in the memory account of its connection.
     WaitingForMemory,
-    /// Waits for what an earlier connection of its host has left on the device.
+    /// Waits for IOs of an earlier connection of its host on the device.
     Held,
     /// With another SSD's thread, or on its way there: this is its key in the window of that SSD while it waits to be sent.
     Remote(Key),
@@ -40,10 +40,10 @@ pub(crate) enum State {
 
 /// See the module.
 pub(crate) struct IoSlot<T> {
-    /// Whose it is.
+    /// The owner.
     pub(crate) owner: T,
     pub(crate) state: State,
-    /// What is to be done, with the buffers that came with it.
+    /// The work, with the buffers that came with it.
     pub(crate) work: Work,
     /// As the scheduler sees it.
     pub(super) io: Io,
@@ -51,16 +51,16 @@ pub(crate) struct IoSlot<T> {
     pub(super) arrived: Instant,
     /// Its place in the order of arrivals.
     pub(super) sequence: u64,
-    /// Which scheduler has it: the present one, or one that was retired.
+    /// The generation of the scheduler that has it: the present one, or one that was retired.
     pub(super) generation: u32,
     /// It was taken back while a step of it was on the device: that step is the last.
     pub(super) is_withdrawn: bool,
     /// It has entered its regions: it is on the device, or waits there for a claim.
     pub(super) has_entered: bool,
     pub(super) progress: Progress,
-    /// How many IOs the tenant may have outstanding from now on.
+    /// The number of IOs that the tenant may have outstanding from now on.
     pub(crate) credit: Credit,
-    /// What its completion says of a busy period of the SSD ([`nvme::spec::Busy`]).
+    /// The announcement of a busy period of the SSD for its completion ([`nvme::spec::Busy`]).
     pub(crate) busy: u32,
 }
 
@@ -100,12 +100,12 @@ impl<T> IoSlot<T> {
         &self.progress.result
     }
 
-    /// Ends as `result` says, with what was read.
+    /// Sets the result, with the data of a read.
     pub(crate) fn set_outcome(&mut self, result: Result<(), Failure>, read: Option<IoBuffer>) {
         (self.progress.result, self.progress.read) = (result, read);
     }
 
-    /// What was read, if this was a read that was done.
+    /// The data of a successful read.
     pub(crate) fn take_read(&mut self) -> Option<IoBuffer> {
         self.progress.read.take()
     }
@@ -115,12 +115,12 @@ impl<T> IoSlot<T> {
         std::mem::replace(&mut self.progress.result, Ok(()))
     }
 
-    /// Whether the device did what was asked. A comparison that found a difference was a read like any other.
+    /// Whether the device did the work. A comparison that found a difference was a read like any other.
     pub(crate) fn was_served(&self) -> bool {
         matches!(self.progress.result, Ok(()) | Err(Failure::Miscompare))
     }
 
-    /// What was charged for all of it.
+    /// The charge for all steps.
     pub(crate) fn charged(&self) -> (IoKind, Bytes) {
         match &self.work {
             Work::Copy(copying) => (self.io.kind, copying.charged()),

@@ -10,20 +10,20 @@ use units::{Bytes, Nanos};
 /// A verify moves no data to the host, so its length is not bounded by the transfer limit; its reads are.
 const VERIFY_PIECE: u64 = 128 << 10;
 
-/// How far an IO has come.
+/// The progress of an IO.
 #[derive(Debug)]
 pub(super) struct Progress {
     /// Steps that have ended; for a verify, bytes.
     done: u64,
-    /// How far a write zeroes or a deallocate has come. Boxed, as they are rare and every IO has room for it.
+    /// The progress of a Write Zeroes or Deallocate. Boxed, as they are rare and every IO has room for it.
     erasure: Option<Box<Erasure>>,
     /// The longest step, which is the whole of most IOs.
     pub(super) latency: Nanos,
     /// How late the latest step was known to be over, on the device's clock.
     pub(super) late: Nanos,
-    /// How it ended.
+    /// The result.
     pub(super) result: Result<(), Failure>,
-    /// What it read.
+    /// The data of a read.
     pub(super) read: Option<IoBuffer>,
 }
 
@@ -34,7 +34,7 @@ impl Default for Progress {
     }
 }
 
-/// What follows on a step.
+/// The successor of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     /// The next one.
@@ -46,9 +46,9 @@ pub(super) enum After {
 }
 
 impl Progress {
-    /// How the scheduler sees `work`, or the next piece of it, which is planned by this.
+    /// Describes `work`, or its next piece, to the scheduler, and plans that piece.
     ///
-    /// A flush costs as much as the least write. What erases is charged what it takes of the device ([`Device::quote`]), and 4 KiB for
+    /// A flush costs as much as the least write. An erasure is charged its cost on the device ([`Device::quote`]), and 4 KiB for
     /// every range at least.
     pub(super) fn price(&mut self, work: &Work, device: &dyn Device) -> (IoKind, Bytes) {
         if let Some((erase, ranges)) = work.erases() {
@@ -113,7 +113,7 @@ impl Progress {
                 (*range, DeviceOp::Write { buffer, durable: *durable })
             }
             Work::Sent => unreachable!("another SSD's thread has it"),
-            // What has been erased is made to last.
+            // The flush after an erasure.
             Work::Flush | Work::WriteZeroes { .. } | Work::Deallocate(_) => (whole, DeviceOp::Flush),
         };
         Some(DeviceIo { tag, offset: range.offset, length: range.length, op })
@@ -234,7 +234,7 @@ impl Progress {
     }
 }
 
-/// Whether a read has brought what was expected. Its buffer goes back.
+/// Whether a read has brought the expected data. Its buffer goes back.
 fn is_same(found: Option<IoBuffer>, expected: &IoBuffer, pool: &mut BufferPool) -> bool {
     let found = found.expect("a read brings its buffer back");
     let is_same = found[..] == expected[..];

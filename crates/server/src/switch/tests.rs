@@ -1,4 +1,4 @@
-//! The switch between a real scheduler and a device that completes when it is told to.
+//! The switch between a real scheduler and a device that completes on command.
 
 mod bounds;
 mod clock;
@@ -24,7 +24,7 @@ const ALICE: TenantId = TenantId(0);
 const BOB: TenantId = TenantId(1);
 const PAGE: u64 = 4096;
 
-/// What the test sees of the device.
+/// The state of the device that the test sees.
 #[derive(Default)]
 struct Bench {
     held: VecDeque<DeviceIo>,
@@ -114,7 +114,7 @@ struct Window {
     wishes: Arc<Mutex<Wishes>>,
 }
 
-/// What a scheduler wants to read for itself, and what it is told.
+/// Reads that a scheduler wants for itself, and their results.
 #[derive(Default)]
 struct Wishes {
     wants: VecDeque<ExtraRead>,
@@ -256,7 +256,7 @@ fn arrive(switch: &mut Switch<u32>, now: Instant, slot: IoSlot<u32>) {
     switch.arrive(now, key);
 }
 
-/// The slots of what has ended.
+/// The slots of IOs that ended.
 fn ended(switch: &mut Switch<u32>) -> Vec<IoSlot<u32>> {
     let mut keys = Vec::new();
     switch.take_ended(&mut keys);
@@ -438,7 +438,7 @@ fn a_copy_that_fails_says_how_far_it_came() {
     let mut world = World::new(window(1), Bytes::mib(1));
     world.arrive(0, ALICE, copying(&[(0, 1), (5, 1)], 100));
     world.run();
-    // Read and written; the second range is read in vain.
+    // Read and written; the read of the second range is dropped.
     for _ in 0..2 {
         world.bench.borrow_mut().release();
         world.run();

@@ -1,10 +1,10 @@
-//! The IOs on the device, the one submitted first in front; and who of them is there for too long.
+//! The IOs on the device in the order of submission, and those that are late.
 //!
-//! Two limits are watched: the patience of other tenants (a scheduler should not wait for somebody whose IOs may never end), and
+//! Two limits are watched: the patience of other tenants (a scheduler should not wait for a tenant whose IOs may never end), and
 //! the time after which the device is said to hang. IOs pass each in the order of their submission, so a mark in that order
-//! says how far they have: looking costs what has passed it since, not what there is.
+//! suffices: a check costs in proportion to the IOs that passed it since, not to all IOs.
 //!
-//! Holds: what is counted as late is what a walk over all IOs would count (`late_ios_are_those_that_a_walk_would_find`).
+//! Holds: the count of late IOs equals that of a walk over all IOs (`late_ios_are_those_that_a_walk_would_find`).
 
 use crate::intrusive_list::{Links, List};
 use crate::slab::Key;
@@ -28,10 +28,10 @@ struct Entry {
     is_late: [bool; 2],
 }
 
-/// What is in a slot that no IO has had yet.
+/// The content of a slot that no IO has had yet.
 const UNUSED: Entry = Entry { at: Instant::ZERO, tenant: TenantId(0), is_late: [false; 2] };
 
-/// How far one limit has come.
+/// The progress of one limit.
 #[derive(Default)]
 struct Mark {
     /// The first IO that has not passed it.
@@ -52,7 +52,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// An IO goes to the device, after all that are there.
+    /// Adds an IO that goes to the device, behind all others.
     pub(super) fn on_submit(&mut self, now: Instant, key: Key, tenant: TenantId) {
         self.links.push(&mut self.order, key);
         if self.entries.len() <= key.index() {
@@ -111,12 +111,12 @@ impl Watch {
         self.marks[limit as usize].late
     }
 
-    /// Whose IOs had passed the patience of others.
+    /// Tenants with IOs that had passed the patience of others.
     pub(super) fn overdue(&self) -> impl Iterator<Item = TenantId> {
         self.overdue.keys().copied()
     }
 
-    /// When the IO that is there for longest was submitted.
+    /// The time of submission of the oldest IO on the device.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.links.first(&self.order).map(|key| self.entry(key).at)
     }

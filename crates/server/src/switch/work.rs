@@ -1,4 +1,4 @@
-//! What an IO asks a device to do, and why that was not done.
+//! Operations of IOs on a device, and the reasons why they fail.
 
 use super::copying::Copying;
 use super::regions::Footprint;
@@ -12,11 +12,11 @@ use std::io;
 pub(crate) struct ByteRange {
     /// Where it begins, in bytes of the device.
     pub(crate) offset: u64,
-    /// How long it is.
+    /// The length.
     pub(crate) length: u64,
 }
 
-/// What is to be done.
+/// The operation of an IO.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Read the range; the answer brings a buffer with it.
@@ -34,21 +34,21 @@ pub(crate) enum Work {
     Compare {
         /// Where.
         range: ByteRange,
-        /// What should be there.
+        /// The expected data.
         expected: IoBuffer,
     },
     /// Compare the range, one block, with one buffer and write the other if they are the same, with no other write between.
     CompareAndWrite {
         /// Where.
         range: ByteRange,
-        /// What should be there, and what shall be.
+        /// The expected data and the data to write.
         halves: Box<Halves>,
         /// Done only when it would survive a power failure.
         durable: bool,
     },
     /// Read the range to see whether it can be read.
     Verify(ByteRange),
-    /// Make what was written before survive a power failure.
+    /// Make earlier writes survive a power failure.
     Flush,
     /// Make the range read as zeros.
     WriteZeroes {
@@ -61,16 +61,16 @@ pub(crate) enum Work {
     Deallocate(Vec<ByteRange>),
     /// Copy ranges, piece by piece.
     Copy(Box<Copying>),
-    /// Whatever it is, another SSD's thread has it.
+    /// The work was sent to another SSD's thread.
     Sent,
 }
 
 /// The buffers of a Compare and Write.
 #[derive(Debug)]
 pub(crate) struct Halves {
-    /// What should be there.
+    /// The expected data.
     pub(crate) expected: IoBuffer,
-    /// What shall be there; absent while the device has it.
+    /// The data to write; absent while the device has it.
     pub(crate) written: Option<IoBuffer>,
 }
 
@@ -92,7 +92,7 @@ impl From<Option<IoBuffer>> for Spent {
 }
 
 impl Work {
-    /// What it erases, and how.
+    /// The ranges that it erases, and the kind of erasure.
     pub(super) fn erases(&self) -> Option<(Erase, &[ByteRange])> {
         match self {
             Work::WriteZeroes { range, .. } => Some((Erase::Zero, std::slice::from_ref(range))),
@@ -156,7 +156,7 @@ impl Work {
         !matches!(self, Work::Read(_) | Work::Verify(_) | Work::Compare { .. } | Work::Flush | Work::Sent)
     }
 
-    /// Where it writes, as far as it has been given out.
+    /// The ranges that it writes, within the part that was submitted.
     pub(super) fn footprint(&self) -> Footprint {
         match self {
             Work::Read(_) | Work::Verify(_) | Work::Compare { .. } | Work::Flush | Work::Sent => {
@@ -178,7 +178,7 @@ impl Work {
 pub(crate) enum Failure {
     /// The device's fault.
     Device(io::Error),
-    /// The device's fault, before anything was written: what a Compare and Write compares could not be read.
+    /// The device's fault, before any write: the compared data of a Compare and Write could not be read.
     Unread(io::Error),
     /// The device's fault, in the middle of a copy.
     Copy {
@@ -186,10 +186,10 @@ pub(crate) enum Failure {
         range: u32,
         /// It could not be read; otherwise, its copy could not be written.
         is_read: bool,
-        /// What the device says.
+        /// The device's error.
         error: io::Error,
     },
-    /// The blocks are not what the host expected.
+    /// The blocks differ from the host's expectation.
     Miscompare,
     /// It was taken back before it, or all of it, reached the device.
     Withdrawn,

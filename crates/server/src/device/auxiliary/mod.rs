@@ -9,7 +9,7 @@
 //! The stage decides; here its steps are carried out and the data is kept. Data that goes back to the SSD is copied first, because reads
 //! may need it meanwhile. Times are on the SSD's clock.
 //!
-//! Holds: what is answered and flushed survives a kill at any moment (`tests/auxiliary` of the crate `gimbal`).
+//! Holds: a write that was answered and flushed survives a kill at any moment (`tests/auxiliary` of the crate `gimbal`).
 
 mod open;
 
@@ -36,9 +36,9 @@ struct Host {
     started: Instant,
     /// `None` while it is on the SSD.
     io: Option<DeviceIo>,
-    /// What is put over what the SSD reads.
+    /// Pieces of the log that replace parts of the data read from the SSD.
     over: Vec<(Piece, Arc<IoBuffer>)>,
-    /// How it ended on the SSD.
+    /// Its completion on the SSD.
     done: Option<DeviceDone>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct AuxiliaryDevice {
     next_stored: u64,
     /// Steps that were not carried out yet.
     steps: VecDeque<Step>,
-    /// What is kept in memory, and what is on its way.
+    /// Buffers of kept data, and of data on its way.
     pool: BufferPool,
     done: Vec<DeviceDone>,
     finished: Vec<DeviceDone>,
@@ -92,7 +92,7 @@ impl AuxiliaryDevice {
         (now, reactor): (Instant, &mut Reactor),
     ) -> io::Result<AuxiliaryDevice> {
         let clock = ssd.clock();
-        // The stage bounds what is kept; what is on its way is bounded by what hosts may have outstanding.
+        // The stage limits kept data; data on its way is limited by the IOs that hosts may have outstanding.
         let mut pool = BufferPool::new(Bytes(u64::MAX));
         let mut records = HashMap::new();
         let (store, note, kept) = match opened.log {
@@ -140,7 +140,7 @@ impl AuxiliaryDevice {
         buffer
     }
 
-    /// Carries out what the stage wants done.
+    /// Carries out operations that the stage asks for.
     fn carry_out(&mut self, now: Instant, reactor: &mut Reactor) {
         loop {
             self.look_at_steps(now);
@@ -241,7 +241,7 @@ impl AuxiliaryDevice {
         self.store_mut().submit(now, reactor, DeviceIo { tag, offset, length, op });
     }
 
-    /// What the SSD and the log's device have finished goes to the stage.
+    /// Passes completions of the SSD and of the log's device to the stage.
     fn collect(&mut self, now: Instant) {
         let at = self.clock.to_device(now);
         self.now = at;

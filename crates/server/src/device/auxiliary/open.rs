@@ -1,6 +1,6 @@
 //! Opens the auxiliary store that a configuration describes, and reads its log.
 //!
-//! A log belongs to one SSD. It names the SSD by what the system knows of it: a block device by its world-wide name or serial number, a
+//! A log belongs to one SSD. It names the SSD by properties that the system knows: a block device by its world-wide name or serial number, a
 //! file by its path and its number in the file system.
 
 use super::super::error::DeviceError;
@@ -116,7 +116,7 @@ pub(crate) fn open(
     Ok(OpenAuxiliary { drive, size: config.size, log, faults: config.faults.clone() })
 }
 
-/// What the profile says of the device's write buffer.
+/// The profile of the device's write buffer.
 pub(crate) fn load_drive(path: &Path) -> Result<Drive, DeviceError> {
     let unusable = |why: String| DeviceError::Unusable { path: path.to_owned(), why };
     let profile = probe::Profile::load(path).map_err(|error| unusable(error.to_string()))?;
@@ -186,7 +186,7 @@ fn open_log(
     Ok(OpenedLog { note, log, file, is_block, held })
 }
 
-/// What no other SSD is called.
+/// A name that no other SSD has.
 fn identity(device: &DeviceConfig) -> String {
     let of_file = |path: &Path| {
         let number = fs::metadata(path).map_or(0, |metadata| metadata.ino());

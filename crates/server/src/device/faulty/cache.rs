@@ -3,22 +3,22 @@
 //! ```text
 //!   write ──► sectors ──flush──► writes to the device below, one run at a time ──► its own flush
 //!                │
-//!   read ◄── laid over what the device below has read
+//!   read ◄── laid over the data read from the device below
 //! ```
 //!
-//! The cache is in the memory of the target, so what is in it is lost when the process is killed: that is the power loss. While it is written
-//! back, what else would change the device waits.
+//! The cache is in the memory of the target, so its data is lost when the process is killed: that is the power loss. While it is written
+//! back, other changes of the device wait.
 //!
-//! Holds: a read finds what was written last, and after a flush the device below has it (`tests/bad_devices/volatile.rs`).
+//! Holds: a read finds the latest write, and after a flush the device below has it (`tests/bad_devices/volatile.rs`).
 
 use crate::device::{DeviceIo, DeviceOp};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use units::Instant;
 
-/// What is kept is counted in these: the smallest block of a namespace.
+/// Unit of cached data: the smallest block of a namespace.
 const SECTOR: u64 = 512;
-/// At most so many are kept (64 MiB); other writes go to the device below, as with an SSD whose cache is full.
+/// Upper bound for cached sectors (64 MiB); other writes go to the device below, as with an SSD whose cache is full.
 const SECTORS_MAX: usize = (64 << 20) / SECTOR as usize;
 /// Sectors that are written back at once, at most.
 const RUN_SECTORS: u64 = 256;
@@ -64,7 +64,7 @@ fn sectors_of(io: &DeviceIo) -> Range<u64> {
 }
 
 impl Cache {
-    /// Keeps what is written, if there is space.
+    /// Caches the data of a write, if there is space.
     pub(super) fn keep(&mut self, io: &DeviceIo) -> bool {
         let DeviceOp::Write { buffer, durable: false } = &io.op else { return false };
         let sectors = sectors_of(io);
@@ -75,7 +75,7 @@ impl Cache {
         true
     }
 
-    /// What is kept of a range has been overwritten.
+    /// Drops cached data of a range that was overwritten.
     pub(super) fn forget(&mut self, io: &DeviceIo) {
         // Of a discard hardly any are kept.
         let kept: Vec<u64> = self.sectors.range(sectors_of(io)).map(|(sector, _)| *sector).collect();
@@ -113,7 +113,7 @@ impl Cache {
         None
     }
 
-    /// What has to be written next, and where; `None` if all has been.
+    /// The next run to write back, with its place; `None` after the last one.
     pub(super) fn next_run(&mut self) -> Option<(u64, Vec<u8>)> {
         let writing_back = self.writing_back.as_mut()?;
         let (&first, _) = self.sectors.range(writing_back.next..).next()?;
@@ -130,7 +130,7 @@ impl Cache {
         self.writing_back.take().map(|ended| ended.flush)
     }
 
-    /// The device is gone, and all that waits for it.
+    /// Ends the cache with its device. Returns the IOs that wait.
     pub(super) fn give_up(&mut self) -> impl Iterator<Item = Waiting> + use<> {
         self.end().into_iter().chain(std::mem::take(&mut self.waiting))
     }

@@ -23,7 +23,7 @@ impl Fault {
         Fault { config, random, matched: 0, struck: 0 }
     }
 
-    /// What happens to `io`, submitted at `age`; `None` if this fault does not affect it.
+    /// The fault of `io`, submitted at `age`; `None` if it is not affected.
     pub(super) fn strike(&mut self, age: Nanos, io: &DeviceIo) -> Option<FaultKind> {
         if !self.matches(age, io) {
             return None;

@@ -4,11 +4,11 @@
 //!   submit(io) ──► faults ──┬─ unchanged, late, torn ────────────► the device below
 //!                           ├─ hangs: kept here until its release ──┤        │
 //!                           ├─ volatile: kept until a flush ────────┘        │
-//!                           └─ fails, or the device is gone                  │
+//!                           └─ fails, or the device has vanished           │
 //!   take_finished() ◄─────────────┴──── late IOs wait here ◄────────────────┘
 //! ```
 //!
-//! A hanging IO keeps its buffer, as with a real device: the memory cannot be reused until the IO is over. After the device is gone,
+//! A hanging IO keeps its buffer, as with a real device: the memory cannot be reused until the IO is over. After the device has vanished,
 //! the IOs that are still on it fail, too, whether or not their data was moved.
 //!
 //! Holds: every IO that does not hang for ever finishes exactly once, with its buffer. The same IOs in the same order get the same
@@ -29,20 +29,20 @@ use units::{Bytes, Instant, Nanos};
 
 /// A torn write ends between two of these: the unit that SSDs write at once.
 const ATOM: usize = 4096;
-/// The tag of our own writes to the device below, of what was volatile. No other tag has both highest bits set: keys have none, extra reads and an
+/// The tag of our own writes of volatile data to the device below. No other tag has both highest bits set: keys have none, extra reads and an
 /// auxiliary store one each.
 const OWN: u64 = u64::MAX;
 
-/// What belongs to an IO on the device below, and is not known there.
+/// The state of an IO on the device below that this one does not know.
 #[derive(Default)]
 struct Altered {
     /// The IO finishes this much later than on the device below.
     delay: Nanos,
-    /// How long the IO was kept here before the device below got it.
+    /// The time that the IO was delayed before the device below got it.
     kept: Nanos,
     /// The torn write that it is a part of.
     torn: Option<IoBuffer>,
-    /// What a read must find of volatile writes.
+    /// Volatile data that a read must find.
     overlay: Overlay,
 }
 
@@ -69,11 +69,11 @@ pub(crate) struct FaultyDevice {
     late: Vec<(Instant, DeviceDone)>,
     done: Vec<DeviceDone>,
     cache: Cache,
-    /// How a write of ours to the device below has ended, until `poll`.
+    /// The result of our own write to the device below, until `poll`.
     written_back: Option<io::Result<()>>,
     /// Buffers for the written parts of torn writes.
     pool: BufferPool,
-    /// The buffer for what is written back.
+    /// The buffer for data that is written back.
     run: BufferPool,
 }
 
@@ -158,7 +158,7 @@ impl FaultyDevice {
         self.inner.submit(now, reactor, io);
     }
 
-    /// Keeps a write, which is done then as far as hosts are told.
+    /// Caches the data of a write, and completes it for hosts.
     fn keep(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo) {
         let Some(io) = self.cache.hold(self.now, io, true) else { return };
         if !self.cache.keep(&io) {
@@ -168,7 +168,7 @@ impl FaultyDevice {
         self.done.push(ended(io, Ok(()), latency));
     }
 
-    /// Writes the next volatile bytes to the device below; after the last ones, the flush, and what has waited for it.
+    /// Writes the next volatile bytes to the device below; after the last ones, the flush, and the IOs that waited for it.
     fn write_back(&mut self, now: Instant, reactor: &mut Reactor) {
         if let Some((offset, bytes)) = self.cache.next_run() {
             let mut buffer = self.run.take(bytes.len()).expect("one run at a time");
@@ -193,7 +193,7 @@ impl FaultyDevice {
     /// Goes on after a write of ours.
     fn on_written_back(&mut self, now: Instant, reactor: &mut Reactor) {
         let Some(result) = self.written_back.take() else { return };
-        // The flush may have been given up meanwhile.
+        // The flush may have been cancelled meanwhile.
         if let Err(error) = result
             && let Some(flush) = self.cache.end()
         {
@@ -204,7 +204,7 @@ impl FaultyDevice {
         self.write_back(now, reactor);
     }
 
-    /// The device is gone. IOs on the device below fail when they come back.
+    /// Removes the device. IOs on the device below fail when they come back.
     fn vanish(&mut self) {
         self.is_gone = true;
         for hung in std::mem::take(&mut self.hung) {
@@ -235,7 +235,7 @@ impl FaultyDevice {
         self.pass(now, reactor, DeviceIo { tag, offset, length: written as u64, op });
     }
 
-    /// Takes what the device below has finished.
+    /// Collects completions of the device below.
     fn collect(&mut self) {
         let mut inner = Vec::new();
         self.inner.take_finished(&mut inner);

@@ -13,8 +13,8 @@ fn clock(thousandths: u32) -> DeviceClock {
     DeviceClock::starting(BEGIN, Speed::from_thousandths(thousandths).expect("above zero"))
 }
 
-/// How many pages Alice reads in a second of real time in front of a device that ends everything at once, and that she is always
-/// waiting for.
+/// Pages that Alice reads in a second of real time in front of a device that completes everything at once, with a read always
+/// waiting.
 fn pages_per_second(share: Share, thousandths: u32) -> usize {
     let gimbal = Gimbal::new(GimbalConfig::published(DeviceConstants::DCT983));
     let mut world = World::on_clock(Box::new(gimbal), Bytes::mib(4), clock(thousandths));

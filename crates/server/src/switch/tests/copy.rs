@@ -1,4 +1,4 @@
-//! Copies beside other tenants: what is let in of them, and what a neighbour has.
+//! Copies together with other tenants: their admission, and the service of a neighbour.
 
 use super::*;
 use crate::device::emulated::{Contents, EmulatedDevice};
@@ -72,7 +72,7 @@ struct Run {
 }
 
 impl Run {
-    /// A reader with one IO outstanding beside 64 of `load`.
+    /// A reader with one IO outstanding, together with 64 of `load`.
     fn new(profile: &str, condition: Condition, load: Load) -> Run {
         let profile = Profile::named(profile).expect("it comes with gimbal");
         let model = Ssd::from_image(&Image::new(&profile, condition, 1));

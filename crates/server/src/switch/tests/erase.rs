@@ -1,4 +1,4 @@
-//! What erases is charged what it costs, however long it is, and lets others go in between.
+//! Erasures are charged their cost at any length, and let other tenants in between.
 
 use super::*;
 use crate::switch::erase::{COST_MIN, Erasure, PIECE_MAX};
@@ -8,7 +8,7 @@ use units::ByteRate;
 /// Reads 2 bytes, writes or zeroes 1 byte per nanosecond, one IO after the other.
 #[derive(Default)]
 struct Serial {
-    /// The ends of what it has, in order, with what was asked for and when.
+    /// The completions of its IOs, in order, with the operation and the time.
     queue: VecDeque<(Instant, Instant, DeviceIo)>,
     done: Vec<DeviceDone>,
     time: Rc<RefCell<Time>>,
@@ -72,8 +72,8 @@ impl Device for Serial {
     }
 }
 
-/// What became of a second in which Alice zeroes 64 MiB at a time, four at once, and Bob reads (or not), after three in which the scheduler
-/// learnt what both take.
+/// The use of a second in which Alice zeroes 64 MiB at a time, four at once, and Bob reads (or not), after three in which the scheduler
+/// learnt the cost of both.
 fn a_second(alice: Share, bob_reads: bool) -> Time {
     let time = Rc::new(RefCell::new(Time::default()));
     let device = Serial { time: Rc::clone(&time), ..Serial::default() };

@@ -1,4 +1,4 @@
-//! A scheduler's own reads reach the device, come to an end, and are nobody else's business.
+//! A scheduler's own reads reach the device, end, and do not disturb others.
 
 use super::*;
 
@@ -14,7 +14,7 @@ impl Test {
         Test { world: World::new(Box::new(policy), pool), wishes }
     }
 
-    /// Alice reads this page, and then the scheduler wants so many reads near it, of this length.
+    /// Alice reads this page, and then the scheduler wants `count` reads near it, of this length.
     fn want(&mut self, at: u64, count: usize, length: u64) {
         self.world.arrive(0, ALICE, Work::Read(page(at)));
         let read = ExtraRead { tenant: ALICE, length: Bytes(length) };
