@@ -21,10 +21,10 @@ use crate::log::DATA_MAX;
 use crate::ranges::Entry;
 use units::Instant;
 
-/// Of a log's space: so much clean data is given up even if nobody flushes.
+/// Clean data of one part in this number of a log's space is given up even without a flush.
 const RELEASED: u64 = 8;
 
-/// Who waits for a commit.
+/// A flush that waits for a commit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiter {
     /// The host's IO; `None` if the stage itself wants it.
@@ -181,7 +181,7 @@ impl Stage {
         let Mode::Log(log) = &self.mode else { unreachable!("only a log has a list") };
         let length = list.len().div_ceil(RANGES_PER_BLOCK) as u64 * BLOCK;
         if log.space.needed(BLOCK + length) > log.space.free() {
-            // Diverted writes have taken the room since: the commit is over, and begins anew when there is some.
+            // Diverted writes have taken the room since: the commit is over, and begins again when there is some.
             self.is_short = true;
             return self.abandon_commit();
         }

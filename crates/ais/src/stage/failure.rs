@@ -1,4 +1,4 @@
-//! How a store is given up whose device fails.
+//! Giving up a store whose device fails.
 //!
 //! ```text
 //!   nothing more is diverted ─► all is written back ─► flush of the SSD ─► the log is marked as given up ─► flushes are answered
@@ -12,12 +12,12 @@
 use super::{Head, Job, LogState, Mode, Notice, Stage, Step, Waiter};
 use units::{Instant, Nanos};
 
-/// How long after a failed try the next one is.
+/// Pause between a failed try and the next one.
 const TRY_AGAIN_AFTER: Nanos = Nanos::secs(1);
 /// Both places of heads are marked.
 const PLACES: u32 = 2;
 
-/// How far the marking has come.
+/// Progress of the marking.
 #[derive(Debug)]
 pub(super) struct Voiding {
     head: Head,
@@ -42,7 +42,7 @@ impl Stage {
         self.out.keep_jobs(|job| matches!(job, Job::Back(_)));
         self.records.kill_lists();
         self.records.forget_all_clean(&mut self.out);
-        // What was durable in the log must soon be so again.
+        // Data that was durable in the log must soon be durable again.
         self.flushes.push(Waiter { tag: None, needs_drive: true });
         self.complete();
     }

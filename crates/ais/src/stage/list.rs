@@ -1,10 +1,10 @@
-//! A log is told at once what the SSD has newer data of.
+//! Lists of superseded ranges: a log learns at once of which ranges the SSD has newer data.
 //!
 //! Otherwise the log would put old data over it when the program is killed and starts again, although hosts have their answers. The SSD
 //! need not be flushed for that: as long as the machine runs on, it has what it was given. So the list names the start of the machine, and
 //! counts only until the next one. After a power failure, the older data counts, unless a flush came between (`commit`).
 //!
-//! One list is on its way at a time. What is superseded meanwhile waits for the next one.
+//! One list is on its way at a time. Ranges that are superseded meanwhile wait for the next one.
 
 use super::records::{Record, RecordState};
 use super::{Job, Mode, Stage, Step, Waiter};

@@ -1,11 +1,11 @@
-//! What happens to an IO.
+//! The way of an IO through the stage.
 //!
 //! ```text
 //!   write ─┬─ diverted: Keep ─► kept, in the order of the records ─► answered      read ─┬─ all of it kept: Serve
 //!          └─ Drive ─► done: what was kept of that range is old                          └─ Drive, and what is kept is put over it
 //! ```
 //!
-//! What is kept is told by a map of ranges to *records*. A record is one diverted write. A write-back of a range and a write of
+//! A map of ranges to *records* tells which data is kept. A record is one diverted write. A write-back of a range and a write of
 //! that range are never on the SSD together: the later one waits.
 //!
 //! Reads are told what is kept at their start. If that goes back to the SSD meanwhile, they still get it.
@@ -39,9 +39,9 @@ use std::collections::{HashMap, VecDeque};
 use units::{Instant, Nanos};
 use write_back::Back;
 
-/// Of a log's space, what is kept for lists of superseded ranges.
+/// One part in this number of a log's space is reserved for lists of superseded ranges.
 const RESERVE: u64 = 32;
-/// How long after the last IO a log is emptied that has only clean data: before the SSD has begun to rest.
+/// Pause between the last IO and the emptying of a log with only clean data: before the SSD has begun to rest.
 const RELEASE_AFTER: Nanos = Nanos::millis(2);
 
 /// A log that works.
@@ -86,10 +86,10 @@ pub struct Stage {
     backs: Vec<(u64, Back)>,
     /// From here on records were not looked at for write-back.
     cursor: u64,
-    /// What is to be written back of the record before.
+    /// Ranges of the record before that are to be written back.
     queue: VecDeque<Back>,
     retry_at: Option<Instant>,
-    /// What the log has old data of. Up to which record.
+    /// Ranges of which the log has old data, up to which record.
     superseded: Ranges<u64>,
     /// Everything before this record is clean: the log's tail may go there.
     clean_before: u64,
@@ -152,7 +152,7 @@ impl Stage {
         self.mode = Mode::Log(LogState { head: log.head, space: log.space, boot: log.boot });
     }
 
-    /// What was done so far.
+    /// Work done so far.
     pub fn counters(&self) -> Counters {
         Counters { pending_bytes: self.records.dirty(), ..self.counters }
     }
@@ -172,12 +172,12 @@ impl Stage {
         matches!(self.mode, Mode::Failed(_))
     }
 
-    /// What to do next; `None` if nothing.
+    /// The next step; `None` if there is none.
     pub fn next_step(&mut self) -> Option<Step> {
         self.out.next()
     }
 
-    /// What has happened since this was called last.
+    /// Notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         self.out.take_notices()
     }
@@ -194,7 +194,7 @@ impl Stage {
             Op::Read => self.read(now, io),
             Op::Write { .. } => {
                 self.gate.on_host_write(now, io.length);
-                // What replaces data in a log is best put there, too: otherwise it has to wait until the log knows that it is old.
+                // A write that replaces data in a log is best put there, too: otherwise it has to wait until the log knows that it is old.
                 let replaces =
                     matches!(self.mode, Mode::Log(_)) && self.records.latest().overlaps(io.offset, io.end());
                 let used = self.used();
@@ -431,7 +431,7 @@ impl Stage {
 }
 
 impl LogState {
-    /// What is kept for lists of superseded ranges.
+    /// Space reserved for lists of superseded ranges.
     fn reserve(&self) -> u64 {
         self.space.area() / RESERVE
     }

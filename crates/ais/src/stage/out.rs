@@ -32,7 +32,7 @@ impl Out {
         self.push(Step::Finish { tag, is_ok });
     }
 
-    /// Tells people of an event.
+    /// Adds a notice for people.
     pub(super) fn notify(&mut self, notice: Notice) {
         self.notices.push(notice);
     }

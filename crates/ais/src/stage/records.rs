@@ -22,7 +22,7 @@ pub(super) struct Record {
     pub(super) length: u64,
     /// Bytes that are the latest data of their place.
     pub(super) live: u64,
-    /// Those of them that the SSD does not have.
+    /// Live bytes that the SSD does not have.
     pub(super) dirty: u64,
     pub(super) state: RecordState,
 }

@@ -7,7 +7,7 @@ use crate::ranges::Entry;
 use probe::IoKind;
 use units::{Instant, Nanos};
 
-/// How long after the SSD has refused data it is tried again.
+/// Pause before data that the SSD has refused is tried again.
 const RETRY_AFTER: Nanos = Nanos::secs(1);
 
 /// A range of a record on its way to the SSD.
@@ -53,7 +53,7 @@ impl Stage {
             || self.backs.iter().any(|(_, other)| range.overlaps(other.start, other.end))
     }
 
-    /// How urgent it is.
+    /// The urgency of write-back.
     fn pace(&self) -> Pace {
         let drains = match self.mode {
             Mode::Memory => !self.flushes.is_empty(),
