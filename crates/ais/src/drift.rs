@@ -1,7 +1,7 @@
 //! An SSD whose buffer is no longer as it was probed: the prediction becomes wrong, and right again.
 //!
 //! A burst writes some of the buffer, 128 KiB each, eight under way; a pause brings some of it back. Both are drawn by seed. Before each write
-//! the gate says whether it finds no room, and the SSD says whether it did. A predictor that is told nothing of the SSD runs beside it.
+//! the gate says whether it finds no room, and the SSD says whether it did. A second predictor gets no news of the SSD, for comparison.
 
 use crate::gate::{Drive, Gate};
 use probe::{BufferModel, IoKind, Predictor};
@@ -20,7 +20,7 @@ const FAST: f64 = 1.5e9;
 const SLOW: f64 = 0.6e9;
 const PROMISE: f64 = 0.95;
 
-/// How often it was said, and how often it was so.
+/// Number of predictions, and number of those that came true.
 #[derive(Clone, Copy, Debug, Default)]
 struct Score {
     hits: u32,
@@ -105,7 +105,7 @@ impl World {
         most * (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Scores of the gate, and of the predictor that is told nothing.
+    /// Scores of the gate, and of the predictor without news.
     fn bursts(&mut self, count: u32) -> [Score; 2] {
         let mut scores = [Score::default(); 2];
         for _ in 0..count {
@@ -127,7 +127,7 @@ impl World {
         scores
     }
 
-    /// What each said, and what was so.
+    /// Predictions of both, and the observation.
     fn write(&mut self, under_way: &mut VecDeque<Instant>) -> ([bool; 2], bool) {
         let bytes = Bytes(u64::from(WRITE));
         let said = [self.gate.remaining(self.now) < bytes, self.deaf.will_exhaust(self.now, bytes)];

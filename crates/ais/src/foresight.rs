@@ -1,4 +1,4 @@
-//! How often the prediction was right, seen by the rate of writes.
+//! Accuracy of the prediction, seen by the rate of writes.
 //!
 //! A *stretch* is 16 MiB of writes that keep the SSD busy all the time, and beside which nobody reads: so its rate is the SSD's. It is slow or
 //! fast, whichever of the two rates of the profile is nearer (by ratio). If the same was predicted all the time, it is compared with that.
@@ -54,7 +54,7 @@ impl Comparison {
         }
     }
 
-    /// A write goes to an SSD that has so much of writes under way. Returns a stretch that is complete and says something of the buffer.
+    /// Notes a write that goes to an SSD with this much of writes under way. Returns a stretch that is complete and says something of the buffer.
     pub(crate) fn on_write(
         &mut self,
         now: Instant,

@@ -18,7 +18,7 @@ use crc_fast::{CrcAlgorithm, checksum};
 pub const BLOCK: u64 = 4096;
 /// Where the records begin.
 pub(crate) const AREA: u64 = 4 * BLOCK;
-/// What describes an SSD may be this long.
+/// Longest description of an SSD, in bytes.
 pub const IDENTITY_MAX: usize = 256;
 /// Ranges that fit into a block.
 pub(crate) const RANGES_PER_BLOCK: usize = BLOCK as usize / 24;
@@ -32,7 +32,7 @@ const CRC_AT: usize = BLOCK as usize - 4;
 /// One block.
 pub type Block = [u8; BLOCK as usize];
 
-/// What a log says about itself.
+/// Head of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     /// Drawn when the log was made.
@@ -55,7 +55,7 @@ pub(crate) struct Head {
     pub(crate) identity: String,
 }
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordKind {
     /// Data of this place on the SSD.
@@ -65,12 +65,12 @@ pub(crate) enum RecordKind {
     },
     /// Ranges that the SSD has newer data of.
     Superseded {
-        /// How many.
+        /// Number of ranges.
         ranges: u32,
     },
     /// The same, but the SSD may lose its newer data with the power: it counts only while the machine runs on.
     SupersededSince {
-        /// How many.
+        /// Number of ranges.
         ranges: u32,
         /// Names the time since the machine was started.
         boot: [u8; 16],

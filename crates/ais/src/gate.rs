@@ -37,15 +37,15 @@ const QUIET: Nanos = Nanos::millis(2);
 const READS_LAST: Nanos = Nanos::millis(500);
 /// A store that is gone with the power is not used so soon after a flush: each flush has to wait until it is empty.
 const FLUSHED_LATELY: Nanos = Nanos::secs(10);
-/// Write-back under way at most: in a hurry, between bursts, beside host writes.
+/// Write-back under way at most: in a hurry, between bursts, during host writes.
 const UNDER_WAY: [u32; 3] = [8, 4, 1];
 /// The time over which the two ways are compared.
 const REST: Nanos = Nanos::secs(1);
-/// How often it is asked again if nothing else happens.
+/// Interval of questions if nothing else happens.
 const LOOK_AGAIN: Nanos = Nanos::millis(1);
 const SOONEST: Nanos = Nanos::micros(100);
 
-/// What must be known of an SSD.
+/// Facts about an SSD that the gate needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drive {
     /// Its write buffer.
@@ -57,7 +57,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// What a probe has found; `None` if it found no buffer, or not how it recovers: then there is nothing to predict.
+    /// The findings of a probe; `None` if it found no buffer, or not how it recovers: then there is nothing to predict.
     pub fn of(profile: &Profile) -> Option<Drive> {
         let buffer = profile.buffer.as_ref()?;
         let slow = buffer.exhausted_mb_per_s.min(buffer.steady_mb_per_s) * 1e6;
@@ -93,10 +93,10 @@ impl Backlog {
     }
 }
 
-/// How urgent write-back is.
+/// Urgency of write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Somebody waits for it.
+    /// A flush, or space in the store, waits for it.
     Hurry,
     /// Hosts have writes on the SSD.
     HostsWait,
@@ -111,7 +111,7 @@ pub struct Gate {
     predictor: Predictor,
     slow: Backlog,
     fast: Backlog,
-    /// What hosts wrote to the exhausted SSD or into the store: without a store, it would still have so much of it to do.
+    /// Bytes that hosts wrote to the exhausted SSD or into the store, and that it would still have to write without a store.
     owed: Backlog,
     pressure: Pressure,
     comparison: Comparison,
@@ -141,12 +141,12 @@ impl Gate {
         }
     }
 
-    /// What the SSD can still take fast.
+    /// Bytes that the SSD can still take fast.
     pub fn remaining(&self, now: Instant) -> Bytes {
         self.predictor.remaining(now)
     }
 
-    /// How often the prediction was right.
+    /// Accuracy of the prediction.
     pub fn foresight(&self) -> Foresight {
         self.comparison.foresight
     }
@@ -268,7 +268,7 @@ impl Gate {
         self.part(MARGIN) + (2 * pending).min(self.part(STRETCH))
     }
 
-    /// Whether `bytes` of the `pending` ones may go back to the SSD now, beside `under_way` others.
+    /// Whether `bytes` of the `pending` ones may go back to the SSD now, in addition to `under_way` others.
     pub(crate) fn returns(
         &mut self,
         now: Instant,
@@ -385,7 +385,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A second of writes at 400 MB/s to an exhausted SSD that takes so much: the share that was diverted.
+    /// The diverted share of a second of writes at 400 MB/s to an exhausted SSD with this rate.
     fn diverted(taken: f64) -> f64 {
         let (mut gate, mut now) = exhausted(200e6);
         let (mut diverted, mut free_at, mut under_way) = (0, now, VecDeque::new());
@@ -457,7 +457,7 @@ pub(crate) mod tests {
         let (bytes, pending) = (128 << 10, 32 << 20);
         assert!(gate.owed.level(now) > 0.0, "hosts would still wait for it");
         assert!(gate.wake_at(now, pending, Pace::HostsWait) < now + LOOK_AGAIN);
-        // What hosts wrote last would be on the SSD by then.
+        // The last writes of hosts would be on the SSD by then.
         let late = now + Nanos::millis(20);
         assert!(gate.is_exhausted(late, bytes) && gate.owed.level(late) == 0.0);
         assert!(!gate.returns(late, bytes, pending, 0, Pace::HostsWait));

@@ -25,7 +25,7 @@ pub const SIZE_MAX: u64 = 512 << 20;
 /// No record has more data than this; what is larger goes to the SSD.
 pub const DATA_MAX: u64 = 1 << 20;
 
-/// What a log is kept in.
+/// Storage of a log.
 pub trait Medium {
     /// Reads exactly this much.
     ///
@@ -40,7 +40,7 @@ pub trait Medium {
     fn write_durably(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// How to open a log.
+/// Options for opening a log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// Bytes of the medium to use.
@@ -63,9 +63,9 @@ pub enum LogError {
     /// The medium fails.
     #[error("it cannot be {step}: {error}")]
     Medium {
-        /// What was tried.
+        /// The operation.
         step: &'static str,
-        /// What came of it.
+        /// Its error.
         error: io::Error,
     },
     /// It has something else in it.
@@ -85,7 +85,7 @@ pub enum LogError {
         found: String,
         /// The SSD that it should be for.
         wanted: String,
-        /// How many there are at least.
+        /// Least number of them.
         records: u64,
     },
     /// It has another size, and data in it.
@@ -103,7 +103,7 @@ pub enum LogError {
     Damaged {
         /// Where.
         at: u64,
-        /// What was found.
+        /// Contents that were found.
         what: String,
     },
 }
@@ -142,7 +142,7 @@ pub struct OpenLog {
     found: Vec<Found>,
     /// The latest data of each byte: number of the record.
     pub(crate) latest: Ranges<u64>,
-    /// What counts as superseded only while the machine runs on: up to which record.
+    /// Ranges that are superseded only while the machine runs on: up to which record.
     pub(crate) superseded: Ranges<u64>,
     pub(crate) boot: [u8; 16],
     /// The log that was in the medium before, if this one was made over it.

@@ -13,14 +13,14 @@ use units::{Bytes, Instant};
 
 /// Writes that are looked at together.
 const WRITES: u32 = 64;
-/// Of them, so many may find the SSD without another write.
+/// Number of them that may find the SSD without another write.
 const IDLE: u32 = 3;
 /// Of the SSD's rate with room: hosts that write at less do not wait for it.
 const RATE: f64 = 0.75;
 /// Of the store: what hosts that wait may fill each time.
 const FILLED: f64 = 0.75;
 
-/// What a host's write finds.
+/// State of the SSD that a host's write finds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     /// Its length.
@@ -35,7 +35,7 @@ pub(crate) struct Found {
     pub(crate) is_first: bool,
 }
 
-/// What was seen of hosts' writes.
+/// Observations of hosts' writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Pressure {
     /// Bytes per second of the SSD with room.

@@ -44,7 +44,7 @@ impl<V: Copy> Ranges<V> {
         self.by_start.iter().map(|(&start, &(end, value))| Entry { start, end, value })
     }
 
-    /// What overlaps `start..end`, cut to it, in order.
+    /// Entries that overlap `start..end`, cut to it, in order.
     pub(crate) fn within(&self, start: u64, end: u64) -> impl Iterator<Item = Entry<V>> + '_ {
         let before = self.by_start.range(..start).next_back().filter(|(_, (until, _))| *until > start);
         before.into_iter().chain(self.by_start.range(start..end)).map(move |(&from, &(until, value))| Entry {

@@ -32,7 +32,7 @@ impl Space {
         self.area - (self.next - self.tail)
     }
 
-    /// What a record of `span` bytes would use, with what is left before the end.
+    /// Space that a record of `span` bytes would use, including the rest before the end.
     pub(crate) fn needed(&self, span: u64) -> u64 {
         begin(self.area, self.next, span) - self.next + span
     }
@@ -50,7 +50,7 @@ impl Space {
         self.next
     }
 
-    /// What lies before `tail` is free again.
+    /// Frees the space before `tail`.
     pub(crate) fn release(&mut self, tail: u64) {
         assert!((self.tail..=self.next).contains(&tail), "{tail} is not in {self:?}");
         self.tail = tail;

@@ -7,7 +7,7 @@
 //!       └─wait──╲────► idle          all at once:  steady with a very short span
 //! ```
 //!
-//! How a buffer recovers that is partly used was not measured. The model assumes that it goes on from the point of the curve where as
+//! The recovery of a buffer that is partly used was not measured. The model assumes that it goes on from the point of the curve where as
 //! much is used, after the same wait.
 //!
 //! Holds: a curve of either rule is fitted (`each_rule_is_recognised_from_its_curve`).
@@ -21,7 +21,7 @@ const ROUNDS: u32 = 4;
 /// Reads at this rate stop a recovery if less than this share is left of it.
 const STOPPED: f64 = 0.5;
 
-/// How a buffer recovers.
+/// Recovery of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rule {
     /// In a straight line.
@@ -103,7 +103,7 @@ impl BufferModel {
         self.misfit
     }
 
-    /// What of an exhausted buffer can be written fast after an idle time.
+    /// Bytes of an exhausted buffer that can be written fast after an idle time.
     pub fn recovered(&self, idle: Nanos) -> Bytes {
         Bytes((self.size - self.after_idle(self.size, idle)) as u64)
     }
@@ -111,7 +111,7 @@ impl BufferModel {
     /// Used bytes after an idle time.
     pub(crate) fn after_idle(&self, used: f64, idle: Nanos) -> f64 {
         let active = (idle.as_secs_f64() - self.wait_s).max(0.0);
-        // What leaves the buffer all the time does not wait.
+        // Data that leaves the buffer all the time does not wait.
         let drained = used - self.drain * idle.as_secs_f64();
         let recovered = match self.rule {
             Rule::Steady => used - self.size * active / self.span_s,

@@ -1,4 +1,4 @@
-//! What a probe may do, and what it says beforehand.
+//! Limits of a probe, and its announcement beforehand.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -6,7 +6,7 @@ use units::{Bytes, Nanos};
 
 /// The least device that can be probed: the write buffer is sought in steps of 64 MiB.
 const SIZE_MIN: Bytes = Bytes::mib(256);
-/// What `--quick` may take.
+/// Limits of `--quick`.
 const QUICK_TIME: Nanos = Nanos::secs(115);
 const QUICK_WRITES: Bytes = Bytes::gib(64);
 const THOROUGH_TIME: Nanos = Nanos::secs(3600);
@@ -15,7 +15,7 @@ const THOROUGH_WRITES: Bytes = Bytes::gib(1024);
 const TIME_MIN: Nanos = Nanos::secs(10);
 const WRITES_MIN: Bytes = Bytes::gib(1);
 
-/// How a device is probed. Two limits are hard: how much is written, and how long it takes.
+/// Settings of a probe. Two limits are hard: bytes written, and time taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// Size of the device, in bytes.
@@ -125,7 +125,7 @@ impl Config {
         !self.read_only
     }
 
-    /// How much of the device is used, from its beginning.
+    /// Bytes of the device that are used, from its beginning.
     pub fn size(&self) -> Bytes {
         Bytes(self.size_bytes)
     }
@@ -142,7 +142,7 @@ impl Config {
 }
 
 impl fmt::Display for Config {
-    /// What the probe will do to the device, for the person who must agree.
+    /// Announcement of what the probe will do to the device, for the person who must agree.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let minutes = self.time_most_ns.div_ceil(60_000_000_000);
         if self.read_only {

@@ -1,4 +1,4 @@
-//! What the prober sees of a device: IOs go in, completions with their time come out.
+//! The prober's view of a device: IOs go in, completions with their time come out.
 
 use crate::prober::{Prober, Progress};
 use units::Instant;
@@ -8,7 +8,7 @@ use units::Instant;
 pub enum IoKind {
     /// Reads.
     Read,
-    /// Writes. What is written is the device's choice; it should not be compressible.
+    /// Writes. The data is the device's choice; it should not be compressible.
     Write,
 }
 
@@ -34,7 +34,7 @@ pub struct Completion {
     pub at: Instant,
 }
 
-/// What the prober wants next.
+/// The prober's next wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Submit this IO now and poll again.

@@ -95,7 +95,7 @@ impl Fill {
         }
     }
 
-    /// What was found.
+    /// The findings.
     pub(crate) fn result(&self) -> FillResult {
         let last = self.at.len() - 1;
         let (bytes, span_ns) = (last as u64 * GRAIN, self.at[last]);

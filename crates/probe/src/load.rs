@@ -88,7 +88,7 @@ impl ActRun {
         }
     }
 
-    /// What to do next; `None` when the act is over.
+    /// The next thing to do; `None` when the act is over.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Step> {
         match self {
             ActRun::Idle { until, .. } => (now < *until).then_some(Step::Wait { until: Some(*until) }),
@@ -249,7 +249,7 @@ impl LoadRun {
         let stream = &mut self.streams[stream];
         stream.under_way -= 1;
         let length = stream.spec.size_bytes;
-        // What completes after the end of the load would make it look faster than it is.
+        // Completions after the end of the load would make it look faster than it is.
         if now >= self.counts_from && self.stopped.is_none() {
             let latency = now.saturating_since(arrived).get();
             stream.ios += 1;

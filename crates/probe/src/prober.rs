@@ -47,12 +47,12 @@ pub enum ResumeError {
     },
 }
 
-/// How far a probe is.
+/// Progress of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// Tasks that ended.
     pub tasks: usize,
-    /// What is done now.
+    /// The present activity.
     pub title: String,
     /// Bytes written so far.
     pub written: Bytes,
@@ -107,7 +107,7 @@ impl Prober {
         }
     }
 
-    /// What to do at `now`.
+    /// The next thing to do at `now`.
     ///
     /// # Panics
     /// If `now` is earlier than before.
@@ -149,12 +149,12 @@ impl Prober {
         }
     }
 
-    /// What was found so far, in the order in which it was asked. With it, a probe can be continued.
+    /// Findings so far, in the order in which it was asked. With it, a probe can be continued.
     pub fn journal(&self) -> &[Entry] {
         &self.journal
     }
 
-    /// How far it is.
+    /// Its progress.
     pub fn progress(&self) -> Progress {
         let title = match &self.state {
             State::Running(running) => running.task.title.clone(),

@@ -5,7 +5,7 @@ use ssd::{Command, CommandKind, SLOT_BYTES, Ssd};
 use std::convert::Infallible;
 use units::{Bytes, Instant};
 
-/// A simulated SSD. Time passes only while somebody waits.
+/// A simulated SSD. Time passes only while the prober waits.
 pub struct Simulated {
     ssd: Ssd,
     now: Instant,

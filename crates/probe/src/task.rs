@@ -1,4 +1,4 @@
-//! What the script asks for, and what it gets: a task is a list of acts, and each act has a result.
+//! Requests of the script and their results: a task is a list of acts, and each act has a result.
 //!
 //! All of it is data that goes into the journal. Numbers carry their unit in their name.
 
@@ -35,7 +35,7 @@ pub(crate) struct Load {
     pub(crate) until_slow: Option<Slow>,
 }
 
-/// What counts as slow writing.
+/// Bound of slow writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Slow {
     /// Much slower than at the start.
@@ -83,7 +83,7 @@ pub(crate) struct ActResult {
     pub(crate) fill: Option<FillResult>,
 }
 
-/// What a stream got after the warm-up.
+/// Results of a stream after the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StreamResult {
     /// The time in which IOs were counted.
@@ -103,7 +103,7 @@ impl StreamResult {
     }
 }
 
-/// How often per second; zero for an empty span.
+/// Number per second; zero for an empty span.
 pub(crate) fn per_second(count: u64, span_ns: u64) -> f64 {
     if span_ns == 0 { 0.0 } else { count as f64 * 1e9 / span_ns as f64 }
 }
@@ -121,7 +121,7 @@ pub(crate) struct Latency {
     pub(crate) over_10_ms: u64,
 }
 
-/// What a stream of writes says of the write buffer.
+/// Conclusions from a stream of writes about the write buffer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FillResult {
     /// Written, and the time from the first submission to the last completion that counts.

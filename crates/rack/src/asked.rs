@@ -6,7 +6,7 @@ use blob::steer::Load;
 use blob::{Place, SsdId};
 use sched::IoKind;
 
-/// What an IO is for.
+/// Purpose of an IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     /// A read of this thread.

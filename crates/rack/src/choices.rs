@@ -7,7 +7,7 @@ use blob::steer::Load;
 use hdrhistogram::Histogram;
 use units::{Instant, Nanos};
 
-/// What choosing a copy was worth.
+/// Worth of choosing a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choices {
     /// Reads.
@@ -20,7 +20,7 @@ pub struct Choices {
     pub credit_differs: u64,
     /// Of those: there was more credit at the better one.
     pub credit_right: u64,
-    /// How long ago the switch had last said something, in nanoseconds: of the copy that was read, and of the other one.
+    /// Age of the switch's last message, in nanoseconds: of the copy that was read, and of the other one.
     pub ages: [Histogram<u64>; 2],
     /// The credits, of the copy that was read and of the other one; nothing if the switches give none.
     pub credits: [Histogram<u64>; 2],
@@ -38,7 +38,7 @@ struct Crowd {
 }
 
 impl Choices {
-    /// Of so many SSDs.
+    /// Choices among this many SSDs.
     pub(crate) fn new(ssds: usize) -> Choices {
         let histogram = || Histogram::new(3).expect("three digits are possible");
         Choices {
@@ -92,7 +92,7 @@ impl Choices {
         crowd.reads += 1;
     }
 
-    /// How unevenly reads come to an SSD from one millisecond to the next: variance over mean. 1 if they came by chance, more if the clients
+    /// Unevenness of the reads of an SSD from one millisecond to the next: variance over mean. 1 if they came by chance, more if the clients
     /// come all together.
     pub fn dispersion(&self) -> f64 {
         let milliseconds = self.milliseconds.max(1) as f64;

@@ -6,7 +6,7 @@
 //!   job:     reads and writes in turn, a few at a time
 //! ```
 //!
-//! It asks for IOs (`asked`) and is told when one has ended. When a memtable is full and another one still waits for its flush, writes
+//! It asks for IOs (`asked`), and each ends by a call. When a memtable is full and another one still waits for its flush, writes
 //! stall, as in RocksDB.
 
 use crate::asked::{Asked, Task};
@@ -31,7 +31,7 @@ const DEPTH: u32 = 8;
 /// IOs of a buffered log that may be outstanding before writers wait.
 const LOG_DEPTH: u32 = 32;
 
-/// How often the cache is filled before a run begins.
+/// Fillings of the cache before a run begins.
 const CACHE_ROUNDS: u64 = 4;
 
 struct Thread {
@@ -261,7 +261,7 @@ impl Database {
         self.start_jobs(now);
     }
 
-    /// Writes what the log has, unless it is less than so many slots.
+    /// Writes the log's contents, unless they are less than this many slots.
     fn write_log(&mut self, now: Instant, least: u64) {
         let mut slots = self.log.bytes.div_ceil(SLOT);
         if slots < least {
@@ -333,7 +333,7 @@ impl Database {
             if running.outstanding >= DEPTH {
                 return;
             }
-            // What is written comes from what was read: both go on in proportion.
+            // Written data comes from data that was read: both go on in proportion.
             let is_read = running.reads.len() >= running.writes.len();
             if is_read && let Some(extent) = running.reads.pop_front() {
                 running.outstanding += 1;

@@ -19,14 +19,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use units::{Bytes, Instant, Nanos, TenantId};
 
-/// Processor time of an operation, besides its IOs: about what a read from memory takes in `gimbal bench ycsb --dir`.
+/// Processor time of an operation without its IOs: about what a read from memory takes in `gimbal bench ycsb --dir`.
 const PROCESSOR: Nanos = Nanos::micros(10);
 
-/// How long clients believe that an SSD is slow, if nobody knows, and at most: as `host::BusyView`.
+/// Time for which clients believe that an SSD is slow, if the target does not know, and at most: as `host::BusyView`.
 const BELIEVED: Nanos = Nanos::millis(500);
 const BELIEVED_LONGEST: Nanos = Nanos::secs(5);
 
-/// What a target charges for a trim, whatever its length.
+/// Charge of a target for a trim, whatever its length.
 const TRIM_COST: Bytes = Bytes(SLOT);
 /// Slots of the largest read that is one of a block.
 const SMALL: u64 = 4;
@@ -61,7 +61,7 @@ struct Side {
     wake_at: Option<Instant>,
     /// Something has happened since the scheduler was asked.
     is_touched: bool,
-    /// How long small reads of all clients took lately: a moving average of weight 1/16.
+    /// Latency of small reads of all clients lately: a moving average of weight 1/16.
     truth: Nanos,
 }
 
@@ -77,7 +77,7 @@ struct Engine<'w> {
     results: Results,
 }
 
-/// Runs a world, and answers what was measured.
+/// Runs a world, and returns the measurements.
 pub fn run(world: &World) -> Results {
     let mut engine = Engine::new(world);
     engine.run();
@@ -365,7 +365,7 @@ impl<'w> Engine<'w> {
         let database = &mut self.databases[number];
         database.paths[ssd].on_answer(self.now, told, self.now.since(sent_at), asked.written());
         let results = Engine::measured(self.world, self.now, &mut self.results);
-        // What a volume knows of an IO includes the wait for credit.
+        // A volume's knowledge of an IO includes the wait for credit.
         database.on_io(self.now, &asked, self.now.since(asked_at), results);
         self.send(number, ssd);
         self.follow(number);

@@ -69,7 +69,7 @@ impl Files {
         self.pool.release(place, now);
     }
 
-    /// What has to be written of a table of so many bytes, in pieces of at most `largest` slots.
+    /// Writes of a table of this many bytes, in pieces of at most `largest` slots.
     pub(crate) fn pieces(table: TableId, bytes: u64, largest: u64) -> impl Iterator<Item = Piece> {
         let slots = bytes.div_ceil(SLOT);
         (0..slots).step_by(MICRO_SLOTS as usize).flat_map(move |micro| {
@@ -92,7 +92,7 @@ impl Files {
         Extent { pair: self.tables[&piece.table][piece.micro], first: piece.first, slots: piece.slots }
     }
 
-    /// All that a table of so many bytes consists of.
+    /// Extents of a table of this many bytes.
     pub(crate) fn whole(&self, table: TableId, bytes: u64) -> Vec<Extent> {
         let slots = bytes.div_ceil(SLOT);
         let pairs = self.tables[&table].iter().enumerate();
@@ -115,7 +115,7 @@ impl Files {
         Some(Extent { pair: pairs[pair], first, slots })
     }
 
-    /// A table is no longer used. Answers what it consisted of.
+    /// Ends the use of a table. Returns its extents.
     pub(crate) fn remove(&mut self, table: TableId) -> Vec<Pair> {
         self.tables.remove(&table).unwrap_or_default()
     }

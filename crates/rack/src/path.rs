@@ -6,7 +6,7 @@ use sim::ClientChoice;
 use std::collections::VecDeque;
 use units::{Instant, Nanos};
 
-/// What a completion says.
+/// Contents of a completion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     pub(crate) credit: Credit,
@@ -24,7 +24,7 @@ pub(crate) struct Path {
     writing: u64,
     /// When the switch last said something.
     heard_at: Instant,
-    /// What it said of a busy period.
+    /// Its news of a busy period.
     slow: Option<Slow>,
 }
 
@@ -71,7 +71,7 @@ impl Path {
         self.shares.on_end(now, 0);
     }
 
-    /// What a steering policy may know.
+    /// Knowledge of a steering policy.
     pub(crate) fn load(&self, now: Instant) -> Load {
         let in_flight = self.window.in_flight() + self.waiting.len() as u32;
         let credit = self.has_credit.then(|| self.window.limit());

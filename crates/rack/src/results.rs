@@ -1,4 +1,4 @@
-//! What was measured.
+//! Measurements.
 
 use crate::choices::Choices;
 use hdrhistogram::Histogram;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use units::Nanos;
 use ycsb::Kind;
 
-/// What was measured, over all databases.
+/// Measurements over all databases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Results {
     /// Latencies in nanoseconds by kind of operation, of all that have ended while it was measured.
@@ -20,15 +20,15 @@ pub struct Results {
     pub copies_read: [u64; 2],
     /// Where the time of IOs went, by what they are for, while it was measured.
     pub stays: BTreeMap<Purpose, Stay>,
-    /// What choosing a copy was worth, while it was measured.
+    /// Worth of choosing a copy, while it was measured.
     pub choices: Choices,
     /// Small reads of each SSD, while it was measured.
     pub reads_of: Vec<u64>,
-    /// What the first SSD's scheduler has learnt.
+    /// Learnt facts of the first SSD's scheduler.
     pub learnt: Option<Learnt>,
 }
 
-/// What an IO is for.
+/// Purpose of an IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// A block that an operation needs.
@@ -46,7 +46,7 @@ pub enum Purpose {
 /// Where the time of IOs went: sums over IOs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stay {
-    /// How many.
+    /// Number of them.
     pub ios: u64,
     /// Waiting in the client, for credit.
     pub client: Nanos,

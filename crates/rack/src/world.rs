@@ -1,4 +1,4 @@
-//! What is simulated. Together with its seed it determines all results.
+//! The simulated world. Together with its seed it determines all results.
 
 use blob::steer::Policy;
 use sim::{ClientChoice, Network, PolicyChoice};
@@ -19,7 +19,7 @@ pub struct World {
     pub ssds: u32,
     /// The scheduler of each SSD.
     pub scheduler: PolicyChoice,
-    /// What limits the IOs that a client has outstanding.
+    /// Limit on the IOs that a client has outstanding.
     pub clients: ClientChoice,
     /// Which copy is read, and where new data goes.
     pub steering: Policy,
@@ -29,9 +29,9 @@ pub struct World {
     pub databases: u32,
     /// Threads of each database: each does one operation after the other.
     pub threads: u32,
-    /// What they do.
+    /// Their work.
     pub workload: Workload,
-    /// What a database is set to.
+    /// Settings of a database.
     pub options: lsm::Options,
     /// A write ends when it is in the client's buffer of the log, not when both copies of the log have it. The buffer is written by 128 KiB.
     pub is_log_buffered: bool,

@@ -18,7 +18,7 @@ use units::{Bytes, Instant, Nanos};
 const WAY: Nanos = Nanos::micros(5);
 /// Of the client, on average.
 const BETWEEN: Nanos = Nanos::micros(100);
-/// Of the other host: writes of 128 KiB, so many at a time, for so long, and so long a pause.
+/// Load of the other host: the number of writes of 128 KiB at a time, their duration, and the pause after them.
 const DEPTH: u32 = 8;
 const WRITTEN: u32 = 32;
 const BURST: Nanos = Nanos::secs(4);
@@ -42,7 +42,7 @@ struct Side {
     detector: BusyDetector,
     flights: Vec<(IoKind, Instant, Instant)>,
     free: Vec<usize>,
-    // What the client knows.
+    // The client's knowledge.
     load: Load,
     slow: Option<Slow>,
 }

@@ -1,7 +1,7 @@
 //! The stage between scheduler and SSD that diverts writes (`ais`), and its auxiliary store as a server with a latency and a rate.
 //!
 //! The store is a log on a second device: records have their heads, and the log is flushed. It never fails here, and its contents are
-//! nobody's concern: only time is simulated.
+//! no concern here: only time is simulated.
 
 use ais::{Drive, Gate, LogOptions, Medium, OpenLog, Stage, Step, Store};
 use std::io;
@@ -10,7 +10,7 @@ use units::{ByteRate, Bytes, Instant, Nanos};
 /// The stage and its store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuxiliaryChoice {
-    /// What the stage knows of the SSD.
+    /// The stage's knowledge of the SSD.
     pub drive: Drive,
     /// Size of the store.
     pub size: Bytes,
@@ -20,7 +20,7 @@ pub struct AuxiliaryChoice {
     pub rate: ByteRate,
 }
 
-/// What the store has done.
+/// Work that the store has done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stored {
     /// A read was answered.

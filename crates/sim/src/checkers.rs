@@ -1,4 +1,4 @@
-//! What must hold in every run, with any seed.
+//! Rules that must hold in every run, with any seed.
 //!
 //! The checkers are outside the scheduler and the device, and have their own records:
 //!
@@ -58,7 +58,7 @@ pub enum Violation {
     },
     /// The scheduler's counts are wrong.
     Miscounted {
-        /// What it reports.
+        /// Its report.
         says: Backlog,
         /// The true counts.
         truth: Backlog,

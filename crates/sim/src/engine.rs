@@ -34,7 +34,7 @@ pub fn run_with(world: &World, policy: Box<dyn Policy>) -> Result<Results, Viola
     run_on(world, policy, &Image::new(&world.profile, world.condition, world.seed))
 }
 
-/// The same on a conditioned SSD. The profile and condition are those of `image`.
+/// Runs a world on a conditioned SSD. The profile and condition are those of `image`.
 pub fn run_on(world: &World, policy: Box<dyn Policy>, image: &Image) -> Result<Results, Violation> {
     run_changing(world, policy, image, &[])
 }

@@ -21,7 +21,7 @@ const JOBS: usize = 4;
 const LARGE: Bytes = Bytes::kib(256);
 const SMALL: Bytes = Bytes::kib(4);
 
-/// What io.cost is told of this SSD.
+/// Facts about this SSD for io.cost.
 ///
 /// # Errors
 /// A rule of the simulator was broken.

@@ -20,14 +20,14 @@ pub struct Results {
     pub fingerprint: u64,
     /// IOs answered, including the warm-up.
     pub ios: u64,
-    /// What the scheduler reported at the end of each interval, including the warm-up; empty if it reports
+    /// Reports of the scheduler at the end of each interval, including the warm-up; empty if it reports
     /// nothing.
     pub views: Vec<(Instant, SsdView)>,
     /// Whether the SSD was slow at the end of each interval, including the warm-up, whatever the scheduler.
     pub busy: Vec<(Instant, Option<BusyPeriod>)>,
-    /// What the scheduler said of each objective at the end of each interval, including the warm-up.
+    /// The scheduler's view of each objective at the end of each interval, including the warm-up.
     pub objectives: Vec<(Instant, TenantId, ObjectiveView)>,
-    /// What the scheduler has learnt of the SSD.
+    /// The scheduler's learnt facts about the SSD.
     pub learnt: Option<Learnt>,
     /// PARDA's windows per host; no points for hosts without one.
     pub windows: Vec<Windows>,

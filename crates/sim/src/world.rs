@@ -1,4 +1,4 @@
-//! What is simulated: a world is plain data. Together with its seed it determines every byte of the results.
+//! The simulated world, as plain data. Together with its seed it determines every byte of the results.
 
 use crate::auxiliary::AuxiliaryChoice;
 use crate::checkers::Violation;
@@ -25,7 +25,7 @@ pub struct World {
     pub policy: PolicyChoice,
     /// The stage between it and the SSD, if there is one.
     pub auxiliary: Option<AuxiliaryChoice>,
-    /// How the clients limit their outstanding IOs.
+    /// The clients' limit on their outstanding IOs.
     pub clients: ClientChoice,
     /// The network between the clients and the switch.
     pub network: Network,
@@ -73,7 +73,7 @@ impl PolicyChoice {
     /// Something must be measured of the SSD first, and that broke a rule of the simulator.
     ///
     /// # Panics
-    /// A scheduler that is told rates needs something else.
+    /// A scheduler that needs rates needs something else.
     pub fn build(&self, image: &Image) -> Result<Box<dyn Policy>, Violation> {
         match self {
             PolicyChoice::Ready(setup) => Ok(setup.build()),
@@ -101,7 +101,7 @@ impl PolicyChoice {
     }
 }
 
-/// How the clients limit their outstanding IOs.
+/// The clients' limit on their outstanding IOs.
 #[derive(Clone, Debug, Default)]
 pub enum ClientChoice {
     /// By the switch's credit; unlimited with a scheduler that gives none.
@@ -111,12 +111,12 @@ pub enum ClientChoice {
     Parda {
         /// The same for every host.
         config: PardaConfig,
-        /// Whose latency a host uses.
+        /// The latency that a host uses.
         scope: LatencyScope,
     },
 }
 
-/// Whose latency a host uses.
+/// The latency that a host uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyScope {
     /// That of all hosts: at the end of a period, each host reads what all have published, without delay.

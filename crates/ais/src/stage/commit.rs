@@ -15,16 +15,16 @@
 //! A durable write into the log waits for the log only.
 
 use super::list::list_of;
-use super::{Job, Kept, LogState, Mode, RELEASE_AFTER, RecordState, Stage, Step};
+use super::{Job, LogState, Mode, RELEASE_AFTER, Stage, Step};
 use crate::format::{BLOCK, RANGES_PER_BLOCK, RecordKind, Superseded};
 use crate::log::DATA_MAX;
 use crate::ranges::Entry;
 use units::Instant;
 
-/// Of a log's space: so much clean data is given up even if nobody flushes.
+/// Clean data of one part in this number of a log's space is given up even without a flush.
 const RELEASED: u64 = 8;
 
-/// Who waits for a commit.
+/// A flush that waits for a commit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiter {
     /// The host's IO; `None` if the stage itself wants it.
@@ -66,7 +66,7 @@ impl Stage {
     /// Begins a commit, or goes on with one.
     pub(super) fn commit(&mut self, now: Instant) {
         if let Some(commit) = &self.commit {
-            if commit.phase == Phase::Listing && self.complete_before > commit.listed {
+            if commit.phase == Phase::Listing && self.records.complete_before() > commit.listed {
                 self.flush_list();
             }
             return;
@@ -79,7 +79,7 @@ impl Stage {
 
     /// Without a log: once nothing is kept that the SSD does not have.
     fn commit_empty(&mut self) {
-        if !self.flushes.is_empty() && self.dirty == 0 {
+        if !self.flushes.is_empty() && self.records.dirty() == 0 {
             self.begin(Vec::new(), (0, 0));
             self.flush_drive();
         }
@@ -87,7 +87,7 @@ impl Stage {
 
     fn commit_log(&mut self, now: Instant) {
         self.look_for_clean();
-        if self.is_settling && self.dirty > 0 {
+        if self.is_settling && self.records.dirty() > 0 {
             return;
         }
         let Mode::Log(log) = &self.mode else { unreachable!("asked of logs only") };
@@ -101,7 +101,7 @@ impl Stage {
         }
         if !fits {
             // Space has to become free first. The flushes wait.
-            if self.clean_before > self.first {
+            if self.clean_before > self.records.first() {
                 let waiting = std::mem::take(&mut self.flushes);
                 self.begin(Vec::new(), (durable_before, self.clean_before));
                 self.flushes = waiting;
@@ -116,11 +116,11 @@ impl Stage {
             let has_list = !list.is_empty();
             self.begin(list, (durable_before, self.clean_before));
             self.flush_drive();
-            if !has_list && self.complete_before > durable_before {
+            if !has_list && self.records.complete_before() > durable_before {
                 self.flush_store();
             }
         } else {
-            self.begin(Vec::new(), (durable_before, self.first));
+            self.begin(Vec::new(), (durable_before, self.records.first()));
             self.flush_store();
         }
     }
@@ -137,17 +137,15 @@ impl Stage {
 
     fn flush_drive(&mut self) {
         self.under_way().left += 1;
-        let job = self.job(Job::FlushDrive);
-        self.steps.push_back(Step::FlushDrive { job });
+        self.out.begin(Job::FlushDrive, |job| Step::FlushDrive { job });
     }
 
     fn flush_store(&mut self) {
-        let complete_before = self.complete_before;
+        let complete_before = self.records.complete_before();
         let commit = self.under_way();
         commit.left += 1;
         commit.durable_before = complete_before;
-        let job = self.job(Job::FlushStore);
-        self.steps.push_back(Step::FlushStore { job });
+        self.out.begin(Job::FlushStore, |job| Step::FlushStore { job });
     }
 
     pub(super) fn on_drive_flushed(&mut self, is_ok: bool) {
@@ -156,7 +154,7 @@ impl Stage {
         if !is_ok {
             // Nothing may be given up: all goes on as if the commit had not begun.
             let commit = self.commit.take().expect("it is there");
-            self.jobs.retain(|_, job| *job != Job::FlushStore);
+            self.out.keep_jobs(|job| *job != Job::FlushStore);
             return self.answer(commit.flushes, false);
         }
         self.after_flushes();
@@ -183,7 +181,7 @@ impl Stage {
         let Mode::Log(log) = &self.mode else { unreachable!("only a log has a list") };
         let length = list.len().div_ceil(RANGES_PER_BLOCK) as u64 * BLOCK;
         if log.space.needed(BLOCK + length) > log.space.free() {
-            // Diverted writes have taken the room since: the commit is over, and begins anew when there is some.
+            // Diverted writes have taken the room since: the commit is over, and begins again when there is some.
             self.is_short = true;
             return self.abandon_commit();
         }
@@ -210,31 +208,20 @@ impl Stage {
             return self.end_commit();
         }
         commit.phase = Phase::Head;
-        let at = self.records.get((tail - self.first) as usize).map(|record| record.at);
+        let at = self.records.find(tail).map(|record| record.at);
         log.head.generation += 1;
         log.head.durable_before = durable_before.max(tail);
         log.head.tail_sequence = tail;
         log.head.tail = at.unwrap_or(log.space.next());
         let (at, bytes) = (log.head.place(), log.head.encode());
-        let job = self.job(Job::Head);
-        self.steps.push_back(Step::WriteStore { job, at, bytes });
+        self.out.begin(Job::Head, |job| Step::WriteStore { job, at, bytes });
     }
 
     /// The head is durable: what it gives up is free.
     pub(super) fn on_head(&mut self) {
         let Mode::Log(LogState { head, .. }) = &self.mode else { return };
         let (tail, at) = (head.tail_sequence, head.tail);
-        for sequence in self.first..tail {
-            let record = self.record(sequence);
-            if record.state == RecordState::Complete {
-                let (start, end) = (record.offset, record.offset + record.length);
-                let own = |entry: &Entry<Kept>| entry.value.sequence == sequence;
-                let entries: Vec<_> = self.latest.within(start, end).filter(own).collect();
-                entries.iter().for_each(|entry| self.forget_clean(entry.start, entry.end));
-            }
-        }
-        self.records.drain(..(tail - self.first) as usize);
-        self.first = tail;
+        self.records.release(&mut self.out, tail);
         if let Mode::Log(log) = &mut self.mode {
             log.space.release(at);
         }
@@ -271,7 +258,7 @@ impl Stage {
 
     fn answer(&mut self, flushes: Vec<Waiter>, is_ok: bool) {
         for tag in flushes.into_iter().filter_map(|waiter| waiter.tag) {
-            self.finish(tag, is_ok);
+            self.out.finish(tag, is_ok);
         }
     }
 
@@ -283,8 +270,10 @@ impl Stage {
     }
 
     fn look_for_clean(&mut self) {
-        self.clean_before = self.clean_before.max(self.first);
-        while self.clean_before < self.complete_before && self.record(self.clean_before).dirty == 0 {
+        self.clean_before = self.clean_before.max(self.records.first());
+        while self.clean_before < self.records.complete_before()
+            && self.records.get(self.clean_before).dirty == 0
+        {
             self.clean_before += 1;
         }
     }
@@ -292,11 +281,11 @@ impl Stage {
     /// Whether clean data should be given up now.
     fn wants_release(&self, now: Instant) -> bool {
         let Mode::Log(log) = &self.mode else { return false };
-        if self.clean_before == self.first {
+        if self.clean_before == self.records.first() {
             return false;
         }
-        let first = self.records.front().map_or(0, |record| record.at);
-        let next = self.records.get((self.clean_before - self.first) as usize);
+        let first = self.records.find(self.records.first()).map_or(0, |record| record.at);
+        let next = self.records.find(self.clean_before);
         let clean = next.map_or(log.space.next(), |record| record.at) - first;
         clean >= log.space.area() / RELEASED
             || self.is_short
@@ -306,7 +295,7 @@ impl Stage {
 
     /// Whether all that the log has is on the SSD as well.
     fn is_all_clean(&self) -> bool {
-        self.clean_before == self.first + self.records.len() as u64
+        self.clean_before == self.records.next()
     }
 
     /// When commits have to be looked at again.

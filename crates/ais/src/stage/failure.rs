@@ -1,4 +1,4 @@
-//! How a store is given up whose device fails.
+//! Giving up a store whose device fails.
 //!
 //! ```text
 //!   nothing more is diverted ─► all is written back ─► flush of the SSD ─► the log is marked as given up ─► flushes are answered
@@ -9,15 +9,15 @@
 //! given up (*void*) before the first flush is answered. If it cannot be marked, flushes are answered all the same, it is tried again every
 //! second, and people are told.
 
-use super::{Head, Job, LogState, Mode, Notice, RecordState, Stage, Step, Waiter};
+use super::{Head, Job, LogState, Mode, Notice, Stage, Step, Waiter};
 use units::{Instant, Nanos};
 
-/// How long after a failed try the next one is.
+/// Pause between a failed try and the next one.
 const TRY_AGAIN_AFTER: Nanos = Nanos::secs(1);
 /// Both places of heads are marked.
 const PLACES: u32 = 2;
 
-/// How far the marking has come.
+/// Progress of the marking.
 #[derive(Debug)]
 pub(super) struct Voiding {
     head: Head,
@@ -35,18 +35,14 @@ impl Stage {
         let head = Head { is_void: true, ..head.clone() };
         self.mode =
             Mode::Failed(Voiding { head, left: PLACES, has_begun: false, was_tried: false, try_at: None });
-        self.notices.push(Notice::StoreFailed);
+        self.out.notify(Notice::StoreFailed);
         self.forget_superseded();
         self.is_short = false;
         self.abandon_commit();
-        self.jobs.retain(|_, job| matches!(job, Job::Back(_)));
-        // A list that was on its way is a record without data.
-        for record in self.records.iter_mut().filter(|record| record.state == RecordState::Listing) {
-            record.state = RecordState::Dead;
-        }
-        let clean: Vec<_> = self.latest.iter().filter(|entry| entry.value.is_clean).collect();
-        clean.iter().for_each(|entry| self.forget_clean(entry.start, entry.end));
-        // What was durable in the log must soon be so again.
+        self.out.keep_jobs(|job| matches!(job, Job::Back(_)));
+        self.records.kill_lists();
+        self.records.forget_all_clean(&mut self.out);
+        // Data that was durable in the log must soon be durable again.
         self.flushes.push(Waiter { tag: None, needs_drive: true });
         self.complete();
     }
@@ -73,8 +69,7 @@ impl Stage {
         voiding.head.generation += 1;
         voiding.try_at = None;
         let (at, bytes) = (voiding.head.place(), voiding.head.encode());
-        let job = self.job(Job::Void);
-        self.steps.push_back(Step::WriteStore { job, at, bytes });
+        self.out.begin(Job::Void, |job| Step::WriteStore { job, at, bytes });
     }
 
     pub(super) fn on_voided(&mut self, now: Instant, is_ok: bool) {
@@ -90,9 +85,9 @@ impl Stage {
         voiding.was_tried = true;
         let is_first = self.end_first_try();
         if is_ok {
-            self.notices.push(Notice::Voided);
+            self.out.notify(Notice::Voided);
         } else if is_first {
-            self.notices.push(Notice::NotVoided);
+            self.out.notify(Notice::NotVoided);
         }
     }
 

@@ -1,12 +1,13 @@
-//! A log is told at once what the SSD has newer data of.
+//! Lists of superseded ranges: a log learns at once of which ranges the SSD has newer data.
 //!
 //! Otherwise the log would put old data over it when the program is killed and starts again, although hosts have their answers. The SSD
 //! need not be flushed for that: as long as the machine runs on, it has what it was given. So the list names the start of the machine, and
 //! counts only until the next one. After a power failure, the older data counts, unless a flush came between (`commit`).
 //!
-//! One list is on its way at a time. What is superseded meanwhile waits for the next one.
+//! One list is on its way at a time. Ranges that are superseded meanwhile wait for the next one.
 
-use super::{Job, Mode, Record, RecordState, Stage, Step, Waiter};
+use super::records::{Record, RecordState};
+use super::{Job, Mode, Stage, Step, Waiter};
 use crate::format::{BLOCK, RANGES_PER_BLOCK, RecordKind, Superseded, encode_ranges};
 use crate::log::DATA_MAX;
 use crate::ranges::{Entry, Ranges};
@@ -26,7 +27,7 @@ pub(super) fn list_of(ranges: &Ranges<u64>) -> Vec<Superseded> {
 impl Stage {
     /// Ends the list that is in the log, and sends the next one.
     pub(super) fn list_superseded(&mut self) {
-        if let Some(list) = self.list.take_if(|list| list.sequence < self.complete_before) {
+        if let Some(list) = self.list.take_if(|list| list.sequence < self.records.complete_before()) {
             self.answer_listed(list.tags);
         }
         if self.list.is_some() || self.listing.is_empty() {
@@ -57,13 +58,12 @@ impl Stage {
         let data = encode_ranges(list);
         let length = data.len() as u64;
         let at = log.space.take(BLOCK + length);
-        let sequence = self.first + self.records.len() as u64;
+        let sequence = self.records.next();
         let place = log.place(at, sequence, kind, length);
         let bytes = [&place.head(&data)[..], &data].concat();
         let state = RecordState::Listing;
-        self.records.push_back(Record { at, offset: 0, length, live: 0, dirty: 0, state });
-        let job = self.job(Job::Superseded(sequence));
-        self.steps.push_back(Step::WriteStore { job, at: place.at, bytes });
+        self.records.push(Record { at, offset: 0, length, live: 0, dirty: 0, state });
+        self.out.begin(Job::Superseded(sequence), |job| Step::WriteStore { job, at: place.at, bytes });
         sequence
     }
 
@@ -77,7 +77,7 @@ impl Stage {
 
     fn answer_listed(&mut self, tags: Vec<u64>) {
         for tag in tags {
-            self.finish(tag, true);
+            self.out.finish(tag, true);
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What happens to an IO.
+//! The way of an IO through the stage.
 //!
 //! ```text
 //!   write ─┬─ diverted: Keep ─► kept, in the order of the records ─► answered      read ─┬─ all of it kept: Serve
 //!          └─ Drive ─► done: what was kept of that range is old                          └─ Drive, and what is kept is put over it
 //! ```
 //!
-//! What is kept is told by a map of ranges to *records*. A record is one diverted write. A write-back of a range and a write of
+//! A map of ranges to *records* tells which data is kept. A record is one diverted write. A write-back of a range and a write of
 //! that range are never on the SSD together: the later one waits.
 //!
 //! Reads are told what is kept at their start. If that goes back to the SSD meanwhile, they still get it.
@@ -17,6 +17,8 @@
 mod commit;
 mod failure;
 mod list;
+mod out;
+mod records;
 mod step;
 mod write_back;
 
@@ -24,57 +26,23 @@ pub use step::{Counters, HostIo, Notice, Op, Piece, Place, Step, Store};
 
 use crate::format::{BLOCK, Head, RecordHead, RecordKind};
 use crate::gate::Gate;
-use crate::log::{DATA_MAX, FoundRecord, OpenLog};
+use crate::log::{DATA_MAX, OpenLog};
 use crate::ranges::{Entry, Ranges};
 use crate::space::Space;
 use commit::{Commit, Waiter};
 use failure::Voiding;
 use list::List;
+use out::Out;
 use probe::IoKind;
+use records::{Kept, RecordState, Records};
 use std::collections::{HashMap, VecDeque};
 use units::{Instant, Nanos};
 use write_back::Back;
 
-/// Of a log's space, what is kept for lists of superseded ranges.
+/// One part in this number of a log's space is reserved for lists of superseded ranges.
 const RESERVE: u64 = 32;
-/// How long after the last IO a log is emptied that has only clean data: before the SSD has begun to rest.
+/// Pause between the last IO and the emptying of a log with only clean data: before the SSD has begun to rest.
 const RELEASE_AFTER: Nanos = Nanos::millis(2);
-
-/// Which record has the latest data of a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kept {
-    sequence: u64,
-    /// Whether the SSD has it, too.
-    is_clean: bool,
-}
-
-/// A diverted write, or a list of superseded ranges.
-#[derive(Debug)]
-struct Record {
-    /// In the log, counted without going round.
-    at: u64,
-    offset: u64,
-    length: u64,
-    /// Bytes that are the latest data of their place.
-    live: u64,
-    /// Those of them that the SSD does not have.
-    dirty: u64,
-    state: RecordState,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RecordState {
-    /// The host waits.
-    Writing(HostIo),
-    /// It is in the store, behind one that is not.
-    Written(HostIo),
-    /// A list of superseded ranges on its way.
-    Listing,
-    /// It counts.
-    Complete,
-    /// It does not, and its memory is free.
-    Dead,
-}
 
 /// A log that works.
 #[derive(Debug)]
@@ -108,16 +76,7 @@ pub struct Stage {
     mode: Mode,
     /// Bytes of the store.
     size: u64,
-    latest: Ranges<Kept>,
-    /// The oldest first. The number of the first is `first`.
-    records: VecDeque<Record>,
-    first: u64,
-    /// All records before this one are complete or dead.
-    complete_before: u64,
-    /// Bytes of all records in memory.
-    kept: u64,
-    /// Bytes that the SSD does not have.
-    dirty: u64,
+    records: Records,
     /// Host IOs on the SSD.
     driven: HashMap<u64, HostIo>,
     /// Those that change it: range by tag.
@@ -127,10 +86,10 @@ pub struct Stage {
     backs: Vec<(u64, Back)>,
     /// From here on records were not looked at for write-back.
     cursor: u64,
-    /// What is to be written back of the record before.
+    /// Ranges of the record before that are to be written back.
     queue: VecDeque<Back>,
     retry_at: Option<Instant>,
-    /// What the log has old data of. Up to which record.
+    /// Ranges of which the log has old data, up to which record.
     superseded: Ranges<u64>,
     /// Everything before this record is clean: the log's tail may go there.
     clean_before: u64,
@@ -144,10 +103,7 @@ pub struct Stage {
     is_short: bool,
     is_settling: bool,
     active_at: Instant,
-    jobs: HashMap<u64, Job>,
-    next_job: u64,
-    steps: VecDeque<Step>,
-    notices: Vec<Notice>,
+    out: Out,
     counters: Counters,
 }
 
@@ -158,12 +114,7 @@ impl Stage {
             gate,
             mode: Mode::Memory,
             size: 0,
-            latest: Ranges::default(),
-            records: VecDeque::new(),
-            first: 0,
-            complete_before: 0,
-            kept: 0,
-            dirty: 0,
+            records: Records::default(),
             driven: HashMap::new(),
             changing: Vec::new(),
             waiting: VecDeque::new(),
@@ -181,10 +132,7 @@ impl Stage {
             is_short: false,
             is_settling: false,
             active_at: now,
-            jobs: HashMap::new(),
-            next_job: 0,
-            steps: VecDeque::new(),
-            notices: Vec::new(),
+            out: Out::default(),
             counters: Counters::default(),
         };
         match store {
@@ -197,31 +145,16 @@ impl Stage {
     /// Continues with what was found in a log.
     fn take_over(&mut self, log: OpenLog) {
         self.size = log.head.size;
-        self.first = log.head.tail_sequence;
-        for FoundRecord { sequence, at, length, offset } in log.records {
-            assert_eq!(sequence, self.first + self.records.len() as u64, "a log's records have no gaps");
-            let state = RecordState::Dead;
-            self.records.push_back(Record { at, offset, length, live: 0, dirty: 0, state });
-        }
-        for Entry { start, end, value: sequence } in log.latest.iter() {
-            let record = self.record(sequence);
-            let is_first = std::mem::replace(&mut record.state, RecordState::Complete) == RecordState::Dead;
-            let length = record.length;
-            record.live += end - start;
-            record.dirty += end - start;
-            self.kept += if is_first { length } else { 0 };
-            self.dirty += end - start;
-            self.latest.insert(start, end, Kept { sequence, is_clean: false });
-        }
-        self.complete_before = log.next_sequence;
-        (self.cursor, self.clean_before) = (self.first, self.first);
+        let first = log.head.tail_sequence;
+        self.records = Records::found(log.records, &log.latest, (first, log.next_sequence));
+        (self.cursor, self.clean_before) = (first, first);
         self.superseded = log.superseded;
         self.mode = Mode::Log(LogState { head: log.head, space: log.space, boot: log.boot });
     }
 
-    /// What was done so far.
+    /// Work done so far.
     pub fn counters(&self) -> Counters {
-        Counters { pending_bytes: self.dirty, ..self.counters }
+        Counters { pending_bytes: self.records.dirty(), ..self.counters }
     }
 
     /// The decisions and the predictor.
@@ -231,7 +164,7 @@ impl Stage {
 
     /// Bytes of memory that records take.
     pub fn kept_bytes(&self) -> u64 {
-        self.kept
+        self.records.kept()
     }
 
     /// Whether nothing is diverted any more because the store has failed.
@@ -239,14 +172,14 @@ impl Stage {
         matches!(self.mode, Mode::Failed(_))
     }
 
-    /// What to do next; `None` if nothing.
+    /// The next step; `None` if there is none.
     pub fn next_step(&mut self) -> Option<Step> {
-        self.steps.pop_front()
+        self.out.next()
     }
 
-    /// What has happened since this was called last.
+    /// Notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
+        self.out.take_notices()
     }
 
     /// The end is near: nothing is diverted from now on, and a flush is over only when the SSD has everything and a log is empty.
@@ -261,8 +194,9 @@ impl Stage {
             Op::Read => self.read(now, io),
             Op::Write { .. } => {
                 self.gate.on_host_write(now, io.length);
-                // What replaces data in a log is best put there, too: otherwise it has to wait until the log knows that it is old.
-                let replaces = matches!(self.mode, Mode::Log(_)) && self.latest.overlaps(io.offset, io.end());
+                // A write that replaces data in a log is best put there, too: otherwise it has to wait until the log knows that it is old.
+                let replaces =
+                    matches!(self.mode, Mode::Log(_)) && self.records.latest().overlaps(io.offset, io.end());
                 let used = self.used();
                 let replaces = replaces && !self.gate.is_pointless(used);
                 if self.has_room(now, &io, replaces) && (replaces || self.gate.wants(now, io.length, used)) {
@@ -274,7 +208,7 @@ impl Stage {
             Op::Discard | Op::WriteZeroes => self.change(now, io),
             Op::Flush => {
                 self.gate.on_host_flush(now);
-                let is_simple = self.latest.is_empty()
+                let is_simple = self.records.latest().is_empty()
                     && self.superseded.is_empty()
                     && self.flushes.is_empty()
                     && self.commit.is_none()
@@ -300,9 +234,9 @@ impl Stage {
         match io.op {
             Op::Read => {
                 self.gate.on_done(now, IoKind::Read);
-                self.finish(tag, true);
+                self.out.finish(tag, true);
             }
-            Op::Flush => self.finish(tag, true),
+            Op::Flush => self.out.finish(tag, true),
             Op::Write { .. } | Op::Discard | Op::WriteZeroes => {
                 self.gate.on_done(now, IoKind::Write);
                 self.gate.on_host_done(now);
@@ -318,7 +252,7 @@ impl Stage {
                 } else if is_old_in_log {
                     self.listing.push(tag);
                 } else {
-                    self.finish(tag, true);
+                    self.out.finish(tag, true);
                 }
             }
         }
@@ -328,11 +262,11 @@ impl Stage {
     /// A record is in the store, or could not be put there.
     pub fn on_kept(&mut self, now: Instant, sequence: u64, is_ok: bool) {
         self.active_at = now;
-        let record = self.record(sequence);
+        let record = self.records.get(sequence);
         let RecordState::Writing(io) = record.state else { panic!("record {sequence} is {record:?}") };
-        record.state = RecordState::Written(io);
+        self.records.set_state(sequence, RecordState::Written(io));
         if !is_ok {
-            self.kill(sequence);
+            self.records.kill(&mut self.out, sequence);
             self.fail();
             self.change(now, io);
         }
@@ -342,7 +276,7 @@ impl Stage {
 
     /// A step with this job has ended.
     pub fn on_done(&mut self, now: Instant, job: u64, is_ok: bool) {
-        match self.jobs.remove(&job) {
+        match self.out.end(job) {
             // It belonged to a store that has been given up.
             None => {}
             Some(Job::Back(back)) => self.on_returned(now, job, back, is_ok),
@@ -352,7 +286,7 @@ impl Stage {
             Some(Job::FlushStore) => self.on_store_flushed(),
             Some(Job::Superseded(sequence)) => {
                 // It counts, but there is nothing of it to keep.
-                self.record(sequence).state = RecordState::Dead;
+                self.records.set_state(sequence, RecordState::Dead);
                 self.complete();
             }
             Some(Job::Head) => self.on_head(),
@@ -376,17 +310,17 @@ impl Stage {
     }
 
     fn read(&mut self, now: Instant, io: HostIo) {
-        let first_of = |sequence: u64| self.records[(sequence - self.first) as usize].offset;
+        let first_of = |sequence: u64| self.records.get(sequence).offset;
         let piece = |entry: Entry<Kept>| Piece {
             sequence: entry.value.sequence,
             from: entry.start - first_of(entry.value.sequence),
             to: entry.start - io.offset,
             length: entry.length(),
         };
-        let pieces: Vec<Piece> = self.latest.within(io.offset, io.end()).map(piece).collect();
-        if self.latest.covers(io.offset, io.end()) {
+        let pieces: Vec<Piece> = self.records.latest().within(io.offset, io.end()).map(piece).collect();
+        if self.records.latest().covers(io.offset, io.end()) {
             self.counters.served += 1;
-            self.steps.push_back(Step::Serve { tag: io.tag, pieces });
+            self.out.push(Step::Serve { tag: io.tag, pieces });
         } else {
             self.gate.on_submit(now, IoKind::Read, io.length);
             self.drive(io, pieces);
@@ -395,7 +329,7 @@ impl Stage {
 
     fn drive(&mut self, io: HostIo, over: Vec<Piece>) {
         assert!(self.driven.insert(io.tag, io).is_none(), "two IOs have the tag {}", io.tag);
-        self.steps.push_back(Step::Drive { tag: io.tag, over });
+        self.out.push(Step::Drive { tag: io.tag, over });
     }
 
     /// A change of the SSD itself, unless a write-back of that range is under way.
@@ -412,7 +346,7 @@ impl Stage {
     /// The share of the store that is in use.
     fn used(&self) -> f64 {
         match &self.mode {
-            Mode::Memory => self.kept as f64 / self.size as f64,
+            Mode::Memory => self.records.kept() as f64 / self.size as f64,
             Mode::Log(log) => 1.0 - log.space.free() as f64 / log.space.area() as f64,
             Mode::Failed(_) => 1.0,
         }
@@ -432,7 +366,7 @@ impl Stage {
                     !durable
                         && self.flushes.is_empty()
                         && !self.gate.was_flushed_lately(now)
-                        && self.kept + io.length <= self.size
+                        && self.records.kept() + io.length <= self.size
                 }
                 Mode::Log(log) => {
                     let span = BLOCK + io.length;
@@ -444,7 +378,7 @@ impl Stage {
     }
 
     fn divert(&mut self, io: HostIo) {
-        let sequence = self.first + self.records.len() as u64;
+        let sequence = self.records.next();
         let mut at = 0;
         let place = match &mut self.mode {
             Mode::Log(log) => {
@@ -454,108 +388,50 @@ impl Stage {
             Mode::Memory => None,
             Mode::Failed(_) => unreachable!("a failed store has no room"),
         };
-        let (offset, length, state) = (io.offset, io.length, RecordState::Writing(io));
-        self.records.push_back(Record { at, offset, length, live: 0, dirty: 0, state });
-        self.kept += io.length;
+        self.records.divert(io, at);
         self.counters.diverted += 1;
         self.counters.diverted_bytes += io.length;
-        self.steps.push_back(Step::Keep { tag: io.tag, sequence, place });
+        self.out.push(Step::Keep { tag: io.tag, sequence, place });
     }
 
     /// Lets records count, in their order.
     fn complete(&mut self) {
-        while let Some(record) = self.records.get((self.complete_before - self.first) as usize) {
-            let sequence = self.complete_before;
-            match record.state {
-                RecordState::Writing(_) | RecordState::Listing => break,
-                RecordState::Complete | RecordState::Dead => {}
-                RecordState::Written(io) => {
-                    let record = self.record(sequence);
-                    record.state = RecordState::Complete;
-                    (record.live, record.dirty) = (io.length, io.length);
-                    self.dirty += io.length;
-                    self.superseded.remove(io.offset, io.end());
-                    self.unlisted.remove(io.offset, io.end());
-                    let kept = Kept { sequence, is_clean: false };
-                    for entry in self.latest.insert(io.offset, io.end(), kept) {
-                        self.drop_entry(entry);
-                    }
-                    if io.op == (Op::Write { durable: true }) {
-                        self.flushes.push(Waiter { tag: Some(io.tag), needs_drive: false });
-                    } else {
-                        self.finish(io.tag, true);
-                    }
-                }
+        while let Some(completed) = self.records.complete_next(&mut self.out) {
+            let Some(io) = completed else { continue };
+            self.superseded.remove(io.offset, io.end());
+            self.unlisted.remove(io.offset, io.end());
+            if io.op == (Op::Write { durable: true }) {
+                self.flushes.push(Waiter { tag: Some(io.tag), needs_drive: false });
+            } else {
+                self.out.finish(io.tag, true);
             }
-            self.complete_before += 1;
         }
         self.trim();
     }
 
     /// The SSD has newer data of this range than the store.
     fn supersede(&mut self, io: &HostIo) {
-        for entry in self.latest.remove(io.offset, io.end()) {
-            self.drop_entry(entry);
-            if matches!(self.mode, Mode::Log(_)) {
-                self.superseded.insert(entry.start, entry.end, self.complete_before - 1);
-                self.unlisted.insert(entry.start, entry.end, self.complete_before - 1);
+        let removed = self.records.remove(&mut self.out, io.offset, io.end());
+        if matches!(self.mode, Mode::Log(_)) {
+            for entry in removed {
+                let up_to = self.records.complete_before() - 1;
+                self.superseded.insert(entry.start, entry.end, up_to);
+                self.unlisted.insert(entry.start, entry.end, up_to);
             }
         }
         self.trim();
     }
 
-    /// A range is not the latest data of its record any more.
-    fn drop_entry(&mut self, entry: Entry<Kept>) {
-        let (length, sequence) = (entry.length(), entry.value.sequence);
-        let record = self.record(sequence);
-        record.live -= length;
-        if !entry.value.is_clean {
-            record.dirty -= length;
-            self.dirty -= length;
-        }
-        if self.record(sequence).live == 0 {
-            self.kill(sequence);
-        }
-    }
-
-    /// A record does not count any more.
-    fn kill(&mut self, sequence: u64) {
-        let record = self.record(sequence);
-        record.state = RecordState::Dead;
-        self.kept -= record.length;
-        self.steps.push_back(Step::Forget { sequence });
-    }
-
     /// Without a log, dead records leave nothing behind. With one, they do until its tail has passed them.
     fn trim(&mut self) {
-        if matches!(self.mode, Mode::Log(_)) {
-            return;
+        if !matches!(self.mode, Mode::Log(_)) {
+            self.records.trim();
         }
-        while self.first < self.complete_before
-            && self.records.front().is_some_and(|record| record.state == RecordState::Dead)
-        {
-            self.records.pop_front();
-            self.first += 1;
-        }
-    }
-
-    fn record(&mut self, sequence: u64) -> &mut Record {
-        &mut self.records[(sequence - self.first) as usize]
-    }
-
-    fn finish(&mut self, tag: u64, is_ok: bool) {
-        self.steps.push_back(Step::Finish { tag, is_ok });
-    }
-
-    fn job(&mut self, job: Job) -> u64 {
-        self.next_job += 1;
-        self.jobs.insert(self.next_job, job);
-        self.next_job
     }
 }
 
 impl LogState {
-    /// What is kept for lists of superseded ranges.
+    /// Space reserved for lists of superseded ranges.
     fn reserve(&self) -> u64 {
         self.space.area() / RESERVE
     }

@@ -1,4 +1,4 @@
-//! What goes into a stage and what comes out.
+//! Inputs and outputs of a stage.
 
 use crate::format::{Block, RecordHead, crc32c};
 use crate::log::OpenLog;
@@ -58,7 +58,7 @@ pub struct Piece {
 pub struct Place {
     /// First byte in the log.
     pub at: u64,
-    /// What its first block says.
+    /// Contents of its first block.
     pub(super) stamp: RecordHead,
 }
 
@@ -69,26 +69,26 @@ impl Place {
     }
 }
 
-/// What to do next.
+/// The next thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Give a host's IO to the SSD as it is. When a read comes back, put `over` over it. Then [`Stage::on_driven`].
     Drive {
         /// Which.
         tag: u64,
-        /// What is kept of it.
+        /// Its parts that are kept.
         over: Vec<Piece>,
     },
     /// Answer a read from what is kept. The stage has forgotten it.
     Serve {
         /// Which.
         tag: u64,
-        /// What it consists of.
+        /// Its parts.
         pieces: Vec<Piece>,
     },
     /// Keep a copy of a write's data as a record; write it into the log. Then [`Stage::on_kept`].
     Keep {
-        /// Whose data.
+        /// The write.
         tag: u64,
         /// As which record.
         sequence: u64,
@@ -141,7 +141,7 @@ pub enum Step {
     },
 }
 
-/// What has happened that people may want to know of.
+/// An event that people may want to know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The log's device fails: nothing is diverted any more, and all that is kept goes to the SSD.
@@ -154,7 +154,7 @@ pub enum Notice {
     NotWrittenBack,
 }
 
-/// What was done so far.
+/// Work done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Writes that were diverted.

@@ -1,12 +1,13 @@
 //! Diverted data goes to the SSD, the oldest first.
 
-use super::{Job, Kept, Mode, Notice, RecordState, Stage, Step};
+use super::records::{Kept, RecordState};
+use super::{Job, Mode, Notice, Stage, Step};
 use crate::gate::Pace;
 use crate::ranges::Entry;
 use probe::IoKind;
 use units::{Instant, Nanos};
 
-/// How long after the SSD has refused data it is tried again.
+/// Pause before data that the SSD has refused is tried again.
 const RETRY_AFTER: Nanos = Nanos::secs(1);
 
 /// A range of a record on its way to the SSD.
@@ -34,16 +35,15 @@ impl Stage {
             let (length, under_way) = (back.end - back.start, self.backs.len() as u32);
             let pace = self.pace();
             // In this order, because many writes may be under way.
-            if !self.gate.returns(now, length, self.dirty, under_way, pace) || self.is_busy(back) {
+            if !self.gate.returns(now, length, self.records.dirty(), under_way, pace) || self.is_busy(back) {
                 return;
             }
             self.queue.pop_front();
             self.gate.on_submit(now, IoKind::Write, length);
-            let job = self.job(Job::Back(back));
-            self.backs.push((job, back));
             let Back { sequence, start: offset, .. } = back;
-            let from = offset - self.record(sequence).offset;
-            self.steps.push_back(Step::WriteBack { job, sequence, from, offset, length });
+            let from = offset - self.records.get(sequence).offset;
+            let step = |job| Step::WriteBack { job, sequence, from, offset, length };
+            self.backs.push((self.out.begin(Job::Back(back), step), back));
         }
     }
 
@@ -53,7 +53,7 @@ impl Stage {
             || self.backs.iter().any(|(_, other)| range.overlaps(other.start, other.end))
     }
 
-    /// How urgent it is.
+    /// The urgency of write-back.
     fn pace(&self) -> Pace {
         let drains = match self.mode {
             Mode::Memory => !self.flushes.is_empty(),
@@ -76,7 +76,7 @@ impl Stage {
                 // Newer data may have taken a part of it since.
                 let is_dirty =
                     |entry: &Entry<Kept>| entry.value == Kept { sequence: back.sequence, is_clean: false };
-                let first = self.latest.within(back.start, back.end).find(is_dirty);
+                let first = self.records.latest().within(back.start, back.end).find(is_dirty);
                 let Some(Entry { start, end, .. }) = first else {
                     self.queue.pop_front();
                     continue;
@@ -87,13 +87,13 @@ impl Stage {
                 self.queue[0] = Back { start, end, ..back };
                 return self.queue.front().copied();
             }
-            self.cursor = self.cursor.max(self.first);
-            if self.cursor >= self.complete_before {
+            self.cursor = self.cursor.max(self.records.first());
+            if self.cursor >= self.records.complete_before() {
                 return None;
             }
             let sequence = self.cursor;
             self.cursor += 1;
-            let record = self.record(sequence);
+            let record = self.records.get(sequence);
             if record.state == RecordState::Complete && record.dirty > 0 {
                 let (start, end) = (record.offset, record.offset + record.length);
                 self.queue.push_back(Back { sequence, start, end });
@@ -107,21 +107,14 @@ impl Stage {
         self.backs.retain(|(other, _)| *other != job);
         if is_ok {
             self.counters.returned_bytes += back.end - back.start;
-            let kept = Kept { sequence: back.sequence, is_clean: false };
-            let returned: Vec<Entry<Kept>> =
-                self.latest.within(back.start, back.end).filter(|entry| entry.value == kept).collect();
-            for Entry { start, end, .. } in returned {
-                self.dirty -= end - start;
-                self.record(back.sequence).dirty -= end - start;
-                let is_clean = true;
-                self.latest.insert(start, end, Kept { is_clean, ..kept });
+            for Entry { start, end, .. } in self.records.clean(back.sequence, back.start, back.end) {
                 if !matches!(self.mode, Mode::Log(_)) {
-                    self.forget_clean(start, end);
+                    self.records.forget_clean(&mut self.out, start, end);
                 }
             }
             self.trim();
         } else {
-            self.notices.push(Notice::NotWrittenBack);
+            self.out.notify(Notice::NotWrittenBack);
             self.retry_at = Some(now + RETRY_AFTER);
             self.queue.clear();
             self.cursor = self.cursor.min(back.sequence);
@@ -134,19 +127,11 @@ impl Stage {
         }
     }
 
-    /// The store gives up data that the SSD has.
-    pub(super) fn forget_clean(&mut self, start: u64, end: u64) {
-        for entry in self.latest.remove(start, end) {
-            assert!(entry.value.is_clean, "{entry:?} is only in the store");
-            self.drop_entry(entry);
-        }
-    }
-
     /// When write-back has to be looked at again.
     pub(super) fn write_back_at(&self, now: Instant) -> Option<Instant> {
-        if self.dirty == 0 || !self.backs.is_empty() {
+        if self.records.dirty() == 0 || !self.backs.is_empty() {
             return None;
         }
-        Some(self.retry_at.unwrap_or_else(|| self.gate.wake_at(now, self.dirty, self.pace())))
+        Some(self.retry_at.unwrap_or_else(|| self.gate.wake_at(now, self.records.dirty(), self.pace())))
     }
 }

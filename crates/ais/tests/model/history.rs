@@ -1,4 +1,4 @@
-//! What each sector of an SSD may hold, by the IOs that its hosts have seen: a list of values with the times of their writes.
+//! Values that each sector of an SSD may hold, by the IOs that its hosts have seen: a list of values with the times of their writes.
 
 /// A write of one sector.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use rand::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What is written as a whole or not at all.
+/// The unit that is written as a whole or not at all.
 pub(crate) const SECTOR: usize = 512;
 
 /// Bytes with a volatile cache.
@@ -44,12 +44,12 @@ impl Device {
         &self.current[at as usize..(at + length) as usize]
     }
 
-    /// How many writes are in the cache: a flush that begins now makes so many durable.
+    /// Number of writes in the cache: a flush that begins now makes them durable.
     pub(crate) fn cached(&self) -> usize {
         self.cached.len()
     }
 
-    /// A flush completes that began with so many writes in the cache.
+    /// Completes a flush that began with this many writes in the cache.
     pub(crate) fn flush(&mut self, cached: usize) {
         for (at, bytes) in self.cached.drain(..cached.min(self.cached.len())) {
             self.durable[at..at + bytes.len()].copy_from_slice(&bytes);

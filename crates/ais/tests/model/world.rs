@@ -18,16 +18,16 @@ use units::{Instant, Nanos};
 const SECTORS: usize = 2048;
 const PER_BLOCK: usize = BLOCK as usize / SECTOR;
 
-/// How a world goes.
+/// Plan of a world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) has_log: bool,
-    /// One in so many operations of the store fails, from a random moment on; none if zero.
+    /// One in this many operations of the store fails, from a random moment on; none if zero.
     pub(crate) store_fails: u32,
     /// Whether it works again later.
     pub(crate) store_recovers: bool,
-    /// One in so many write-backs and flushes of the SSD fails; none if zero.
+    /// One in this many write-backs and flushes of the SSD fails; none if zero.
     pub(crate) drive_fails: u32,
     /// Steps of a life.
     pub(crate) steps: u32,
@@ -56,7 +56,7 @@ struct Host {
     read: Vec<u8>,
 }
 
-/// What a life has shown.
+/// Counts of what happened in a life.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) diverted: u64,

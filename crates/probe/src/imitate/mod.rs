@@ -64,7 +64,7 @@ impl Imitation {
         fitted.map(|row| row.difference().map_or(1.0, f64::abs)).fold(0.0, f64::max)
     }
 
-    /// How far off it is in what reads keep beside writes.
+    /// Misfit in what reads keep during writes.
     fn reads_off(&self) -> f64 {
         let rows = self.rows.iter().filter(|row| row.what.starts_with(quantities::KEEP));
         rows.filter_map(|row| Some((row.imitation?.max(1.0) / row.device.max(1.0)).ln().abs())).sum()
@@ -74,7 +74,7 @@ impl Imitation {
 /// One number of a device and of its imitation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Likeness {
-    /// What it is.
+    /// The quantity.
     pub what: &'static str,
     /// Its unit.
     pub unit: &'static str,
@@ -87,7 +87,7 @@ pub struct Likeness {
 }
 
 impl Likeness {
-    /// What is too much in the imitation, as a share of the device's value.
+    /// Excess in the imitation, as a share of the device's value.
     pub fn difference(&self) -> Option<f64> {
         Some(self.imitation? / self.device - 1.0)
     }
@@ -109,7 +109,7 @@ pub enum ImitateError {
     Model(#[from] ProfileError),
 }
 
-/// Builds an SSD like the device of a profile. `observe` is told the misfit of each round.
+/// Builds an SSD like the device of a profile. `observe` gets the misfit of each round.
 ///
 /// # Errors
 /// The profile lacks something, or the model cannot be like that.
@@ -277,7 +277,7 @@ fn guess(device: &Profile) -> Result<ssd::Profile, ImitateError> {
     Ok(ssd)
 }
 
-/// What a quick probe finds.
+/// Findings of a quick probe.
 fn probe(ssd: &ssd::Profile) -> Profile {
     let mut device = Simulated::new(Ssd::new(ssd, Condition::Clean, SEED));
     let config = Config::quick(device.size(), Config::IO_LEAST);

@@ -5,12 +5,12 @@ use crate::profile::{Kind, Limit, Profile};
 /// The depth at which a device is taken to be saturated. Both kinds of probe measure it.
 const DEEP: u32 = 64;
 
-/// How the numbers begin that say what writes do to reads.
+/// Prefix of the numbers that say what writes do to reads.
 pub(super) const KEEP: &str = "reads keep";
 
 /// One number.
 pub(super) struct Quantity {
-    /// What, and the unit.
+    /// Name and unit.
     pub(super) what: &'static str,
     pub(super) unit: &'static str,
     /// `None`: not measured.
@@ -82,7 +82,7 @@ fn limit(profile: &Profile, kind: Kind, size_kib: u32, depth: u32) -> Option<&Li
     profile.limit.iter().find(|limit| (limit.kind, limit.size_kib, limit.depth) == (kind, size_kib, depth))
 }
 
-/// What small reads keep of their rate, in per cent.
+/// Part of their rate that small reads keep, in per cent.
 fn keeps(profile: &Profile, beside: &str) -> Option<f64> {
     let row = profile.interference.iter().find(|row| row.second.starts_with(beside))?;
     Some(100.0 * row.first_keeps)

@@ -1,4 +1,4 @@
-//! What is seen of the device corrects the predictor: its state at once, its model when it is sure.
+//! Observations of the device correct the predictor: its state at once, its model when it is sure.
 //!
 //! ```text
 //!  room is predicted:      fast fast fast│slow slow     the knee came early: there is no room left
@@ -30,7 +30,7 @@ const SURPRISE_PART: f64 = 0.025;
 const GRANT: f64 = 0.125;
 /// Of the size: what must have recovered before recovery is judged.
 const RECOVERED_LEAST: f64 = 0.125;
-/// After so many times the predicted time, the buffer is whole for sure.
+/// After this many times the predicted time, the buffer is whole for sure.
 const SURE: f64 = 1.5;
 /// Of the size: a rest that brings back less does not make it unsure.
 const SHORT_REST: f64 = 0.05;
@@ -44,7 +44,7 @@ pub struct Stretch {
     pub since: Instant,
     /// To its last.
     pub until: Instant,
-    /// What was written.
+    /// Bytes written.
     pub bytes: u64,
     /// Whether it was as slow as writes to an exhausted buffer, and not as fast as others.
     pub is_slow: bool,
@@ -71,7 +71,7 @@ struct Knee {
     taken: f64,
 }
 
-/// What was seen since the last rest.
+/// Observations since the last rest.
 #[derive(Clone, Debug)]
 pub(super) struct Learning {
     fitted: BufferModel,
@@ -84,7 +84,7 @@ pub(super) struct Learning {
     recovered: f64,
     is_whole: bool,
     is_sure: bool,
-    /// What the last surprise of each kind was.
+    /// The last surprise of each kind.
     of_size: f64,
     of_recovery: f64,
 }
@@ -105,7 +105,7 @@ impl Learning {
         }
     }
 
-    /// A stretch was seen, after which so much is used. Returns what is used in fact.
+    /// Notes a stretch after which this much is used. Returns the bytes that are used in fact.
     pub(super) fn on_stretch(&mut self, model: &BufferModel, used: f64, stretch: Stretch) -> f64 {
         // Further apart than the second one lasts, they do not follow each other.
         let lasts = stretch.until.saturating_since(stretch.since);

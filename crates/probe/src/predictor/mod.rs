@@ -73,7 +73,7 @@ impl Predictor {
             // Which of them it is does not matter for long: all of them complete.
             self.writing -= self.writing / f64::from(self.writes);
             self.writes -= 1;
-            // What was written beyond the buffer did not go through it.
+            // Bytes written beyond the buffer did not go through it.
             self.used = self.used.min(self.model.size + self.writing);
         }
     }
@@ -83,7 +83,7 @@ impl Predictor {
         self.used = self.learning.on_stretch(&self.model, self.used, stretch);
     }
 
-    /// What can still be written fast at `now`.
+    /// Bytes that can still be written fast at `now`.
     pub fn remaining(&self, now: Instant) -> Bytes {
         Bytes((self.model.size - self.used_at(now)).max(0.0) as u64)
     }
@@ -98,7 +98,7 @@ impl Predictor {
         bytes > self.remaining(now)
     }
 
-    /// How long the device must be idle from `now` on until this much can be written fast; `None` if the buffer is smaller.
+    /// Idle time that the device needs from `now` on until this much can be written fast; `None` if the buffer is smaller.
     pub fn idle_needed(&self, now: Instant, bytes: Bytes) -> Option<Nanos> {
         let target = self.model.size - bytes.get() as f64;
         (target >= 0.0).then(|| {
@@ -184,7 +184,7 @@ mod tests {
         assert!(!predictor.will_exhaust(now + SECOND, Bytes(2_000_000)), "it has drained");
     }
 
-    /// Writes 16 MiB at a rate, and tells the predictor.
+    /// Writes 16 MiB at a rate, with the predictor informed.
     fn stretch(predictor: &mut Predictor, now: &mut Instant, rate: f64, is_slow: bool) {
         let (since, bytes) = (*now, 16 << 20);
         predictor.on_submit(*now, IoKind::Write, bytes);

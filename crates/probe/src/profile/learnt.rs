@@ -1,4 +1,4 @@
-//! What a profile says to Level before it has served the SSD: the prices of reads and of writes.
+//! Facts from a profile for Level before it has served the SSD: the prices of reads and of writes.
 
 use super::{Kind, Profile};
 use sched::{Learnt, LearntPrice, ReadsPart};

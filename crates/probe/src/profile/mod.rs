@@ -21,7 +21,7 @@ use std::path::Path;
 /// The version of the format.
 pub const VERSION: u32 = 1;
 
-/// What a probe found.
+/// Findings of a probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -38,7 +38,7 @@ pub struct Profile {
     /// The write buffer; none if its end was not found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<BufferTable>,
-    /// How the write buffer recovers.
+    /// Recovery of the write buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoveryTable>,
     /// Latencies with an exhausted write buffer.
@@ -66,7 +66,7 @@ pub enum ProfileError {
     Unreadable {
         /// Its path.
         origin: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// It is not TOML, or lacks a field, or has one too many.
@@ -94,7 +94,7 @@ pub enum ProfileError {
         origin: String,
         /// Table and field.
         field: String,
-        /// What is wrong with it.
+        /// The fault.
         fault: String,
     },
 }

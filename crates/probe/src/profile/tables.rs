@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceTable {
-    /// What the user called it.
+    /// The user's name for it.
     pub name: String,
     /// Its size.
     pub capacity_mib: u64,
@@ -15,11 +15,11 @@ pub struct DeviceTable {
     pub quick: bool,
     /// Whether it wrote nothing.
     pub read_only: bool,
-    /// What the probe wrote.
+    /// Bytes that the probe wrote.
     pub written_mib: u64,
-    /// How long the device was under test.
+    /// Time for which the device was under test.
     pub took_s: f64,
-    /// What was left out, and why.
+    /// Parts that were left out, with the reason.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -48,7 +48,7 @@ pub struct MetricsTable {
     /// Rate of sequential writes after as much was written as the next field says; none without writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steady_write_mb_per_s: Option<f64>,
-    /// What was written before, as a share of the capacity. Far below 1, the rate is not that of a drive in its steady state.
+    /// Bytes written before, as a share of the capacity. Far below 1, the rate is not that of a drive in its steady state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steady_after_share: Option<f64>,
     /// Bytes written to the flash over bytes written by the probe; none if the drive does not tell.
@@ -68,7 +68,7 @@ pub struct BufferTable {
     pub exhausted_mb_per_s: f64,
     /// Their rate some time later.
     pub steady_mb_per_s: f64,
-    /// How fast it drains while writes come; none if that was not measured.
+    /// Rate at which it drains while writes come; none if that was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_under_load_mb_per_s: Option<f64>,
     /// The first fill, for plots: MiB written, and MB/s since the point before.
@@ -90,7 +90,7 @@ pub struct RecoveryTable {
     pub rate_mb_per_s: Option<f64>,
     /// The curve, by idle time.
     pub point: Vec<RecoveryPoint>,
-    /// What reads do to it.
+    /// Effect of reads on it.
     #[serde(default)]
     pub reads: Vec<ReadsDuringRecovery>,
 }
@@ -101,7 +101,7 @@ pub struct RecoveryTable {
 pub struct RecoveryPoint {
     /// Idle time since exhaustion.
     pub idle_ms: f64,
-    /// What is back.
+    /// Bytes that are back.
     pub recovered_mib: f64,
 }
 
@@ -111,11 +111,11 @@ pub struct RecoveryPoint {
 pub struct ReadsDuringRecovery {
     /// Their rate.
     pub reads_per_s: u64,
-    /// What recovers, relative to the same time without reads.
+    /// Bytes that recover, relative to the same time without reads.
     pub recovered_share: f64,
 }
 
-/// `[[degraded]]`: a latency with room in the write buffer and without. The writes beside reads are sequential, 128 KiB, depth 8.
+/// `[[degraded]]`: a latency with room in the write buffer and without. The writes during reads are sequential, 128 KiB, depth 8.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DegradedLatency {

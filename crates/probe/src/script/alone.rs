@@ -1,4 +1,4 @@
-//! What the device gives each kind of IO alone, by size and queue depth; and what an IO of each size costs.
+//! Rates that the device gives each kind of IO alone, by size and queue depth; and what an IO of each size costs.
 //!
 //! The cost of an IO is the device time that it takes when the device is saturated: one second over the highest IOPS of any depth.
 //! Writes are measured with a write buffer that has room; `degraded` has what they take when it is exhausted.
@@ -80,7 +80,7 @@ pub(super) fn bound_writes(asker: &Asker<'_>, load: &mut Load, rate: f64) {
     let span_ns = (most as f64 / rate.max(1.0) * 1e9) as u64;
     load.span_ns = load.span_ns.min(span_ns);
     load.warm_up_ns = load.span_ns / 4;
-    // What it will hardly exceed, so that no more rests are planned than it needs.
+    // A value that it will hardly exceed, so that no more rests are planned than it needs.
     let expected = (FASTER_MOST * rate * load.span_ns as f64 / 1e9) as u64;
     load.writes_most_bytes = most.min(expected.max(CELL_WRITES_LEAST));
 }
@@ -120,7 +120,7 @@ pub(super) fn costs(limits: &[Limit]) -> Vec<Cost> {
     costs
 }
 
-/// Thresholds and write costs for Gimbal. How they follow from the measurements is our choice.
+/// Thresholds and write costs for Gimbal. The way from the measurements to them is our choice.
 pub(super) fn switch(limits: &[Limit], costs: &[Cost], found: &Found) -> Option<SwitchTable> {
     let alone = limits
         .iter()

@@ -24,7 +24,7 @@ const SAME: f64 = 0.03;
 /// A slower stream may write this many times as much before it counts as inexhaustible.
 const PACED_MOST: u64 = 6;
 
-/// What is known of the write buffer.
+/// Knowledge of the write buffer.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) buffer: Option<BufferTable>,
@@ -160,7 +160,7 @@ fn drain_under_load(asker: &mut Asker<'_>, knee: &Knee, full_ns: u64) -> Result<
     Ok(Some((1.0 - ratio) / (1.0 / paced - ratio / knee.fast)))
 }
 
-/// Latency of writes, of reads beside writes and of reads of what was just written, with room in the buffer and without.
+/// Latency of writes, of reads during writes and of reads of what was just written, with room in the buffer and without.
 fn degraded(asker: &mut Asker<'_>, knee: &Knee, full_ns: Option<u64>) -> Result<Vec<DegradedLatency>, Stop> {
     let Some(full_ns) = full_ns else { return Ok(Vec::new()) };
     let writer = || closed(1000, Pattern::Sequential, FILL_BYTES, 8);

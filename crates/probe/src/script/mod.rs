@@ -35,7 +35,7 @@ const REST_TIMES: u64 = 2;
 /// There is room for a load if there is room for this part of it more.
 const ROOM_MARGIN: u64 = 4;
 
-/// What the script wants after this journal.
+/// The script's next wish after this journal.
 pub(crate) enum Answer {
     /// This task's results.
     Task(Task),
@@ -63,7 +63,7 @@ struct Asker<'a> {
     notes: Vec<String>,
 }
 
-/// How the write buffer is kept from being exhausted by what is measured later.
+/// Rests that keep the write buffer from being exhausted by later measurements.
 struct Rest {
     size_bytes: u64,
     /// Idle time after which it is whole again.
@@ -74,7 +74,7 @@ struct Rest {
     used_bytes: u64,
 }
 
-/// What a load needs before it begins.
+/// Preparation that a load needs.
 enum Need {
     Nothing,
     /// Idle time, and what of the buffer is used after it.
@@ -201,12 +201,12 @@ impl<'a> Asker<'a> {
         self.config.time_most_ns.saturating_sub(self.elapsed_ns)
     }
 
-    /// What is left of the time for the write buffer.
+    /// Rest of the time for the write buffer.
     fn buffer_time_left(&self) -> u64 {
         (self.config.time_most_ns / 100 * BUFFER_TIME_PERCENT).saturating_sub(self.elapsed_ns)
     }
 
-    /// What may still be written to explore the write buffer.
+    /// Bytes that may still be written to explore the write buffer.
     fn buffer_writes_left(&self) -> u64 {
         (self.config.writes_most_bytes / 100 * BUFFER_WRITES_PERCENT).saturating_sub(self.written)
     }

@@ -1,4 +1,4 @@
-//! How the write buffer comes back when the device is left idle, and what reads do to that.
+//! Recovery of the write buffer when the device is left idle, and the effect of reads on it.
 //!
 //! A *trial* exhausts the buffer, leaves the device idle for t, and writes until the buffer is exhausted again: what was written fast had
 //! recovered. The trial begins by exhausting, so it does not matter what happened before; an interrupted probe just repeats it. A
@@ -134,7 +134,7 @@ fn refine(asker: &mut Asker<'_>, knee: &Knee, curve: &mut Curve) -> Result<(), S
     Ok(())
 }
 
-/// What recovers in an idle time, or `None` if there is no time or there are no writes left for a trial.
+/// Bytes that recover in an idle time, or `None` if there is no time or there are no writes left for a trial.
 fn trial(asker: &mut Asker<'_>, knee: &Knee, idle_ns: u64) -> Result<Option<f64>, Stop> {
     trial_with(asker, knee, format!("recovery in {} ms", idle_ns / 1_000_000), Act::Idle { span_ns: idle_ns })
 }

@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use std::convert::Infallible;
 use units::{Instant, MIB, Nanos};
 
-/// How the write buffer comes back.
+/// Recovery of the write buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Recovery {
     /// After `wait` without an IO, at a steady rate.
@@ -23,7 +23,7 @@ pub(crate) enum Recovery {
     None,
 }
 
-/// What the prober should find.
+/// The findings to expect.
 pub(crate) struct Truth {
     pub(crate) buffer_mib: f64,
     pub(crate) recovery_ms: f64,

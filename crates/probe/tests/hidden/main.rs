@@ -23,7 +23,7 @@ fn probe(hidden: &mut Hidden, config: Config) -> Profile {
     prober.profile().expect("finished").clone()
 }
 
-/// What is wrong with what was found of the device with this seed.
+/// Errors in the findings about the device with this seed.
 fn faults(seed: u64) -> Vec<String> {
     let mut hidden = Hidden::drawn(seed);
     let config = Config::quick(CAPACITY, 4096).with_time_most(TIME).with_writes_most(WRITES).with_seed(seed);
@@ -83,7 +83,7 @@ fn a_quick_probe_keeps_its_limits_on_every_device() {
         let most = Bytes::gib(if seed % 2 == 0 { 64 } else { 3 });
         let profile = probe(&mut hidden, Config::quick(CAPACITY, 4096).with_writes_most(most));
         assert!(hidden.written() <= most.get(), "seed {seed}: {} bytes of {most}", hidden.written());
-        // What is under way at the end of the time may still complete.
+        // IOs under way at the end of the time may still complete.
         assert!(profile.device.took_s < 120.0, "seed {seed}: {} s", profile.device.took_s);
         assert!(hidden.elapsed() < Nanos::secs(120), "seed {seed}: {}", hidden.elapsed());
     }

@@ -1,4 +1,4 @@
-//! A simulated SSD, hosts before it, and a detector that is told what passes. What the SSD's cache really has is looked at, too.
+//! A simulated SSD, hosts before it, and a detector that sees what passes. The true contents of the SSD's cache are looked at, too.
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -6,10 +6,10 @@ use sched::{BusyDetector, BusyPeriod, IoKind, Outcome};
 use ssd::{Command, CommandKind, Condition, Image, Profile, SLOT_BYTES, Ssd};
 use units::{Bytes, Instant, Nanos};
 
-/// How often it is looked at what is so and what is said.
+/// Interval at which truth and statement are compared.
 const LOOK: Nanos = Nanos::millis(5);
 
-/// Hosts of one kind: so many IOs in flight, always.
+/// Hosts of one kind, with this many IOs in flight, always.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hosts {
     pub(crate) kind: IoKind,
@@ -124,7 +124,7 @@ impl Bench {
         }
     }
 
-    /// Nobody asks for anything.
+    /// No host asks for anything.
     pub(crate) fn pause(&mut self, span: Nanos) {
         self.now += span;
         self.ssd.advance(self.now, &mut |_| {});

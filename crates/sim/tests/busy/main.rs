@@ -25,7 +25,7 @@ fn drives() -> impl Iterator<Item = (u64, Profile)> {
     (1..).map(|seed| (seed, Profile::random(seed)))
 }
 
-/// What was said of a drive's busy periods.
+/// Statements about a drive's busy periods.
 #[derive(Debug, Default)]
 struct Score {
     hits: f64,
@@ -92,7 +92,7 @@ fn bursts(profile: &Profile, seed: u64, beside: Option<Hosts>) -> Score {
     score
 }
 
-/// What is found on these drives with these seeds: at least so much precision and recall, at most so much error.
+/// Bounds on these drives with these seeds: least precision and recall, most error.
 fn found(drives: usize, seeds: u64, [precision, recall, error]: [f64; 3]) {
     for (drive, profile) in consumers(drives) {
         for seed in 1..=seeds {

@@ -198,7 +198,7 @@ impl Explorer {
             self.next = now + Nanos(taken.0.saturating_mul(SHARE));
         }
         self.budget = Nanos(self.budget.0.saturating_sub(taken.0));
-        self.peaks[probe.kind.index()] = probe.peak;
+        self.peaks[probe.kind.index()] = probe.windows.peak();
         if let Some(found) = found {
             self.drained[probe.kind.index()] = probe.drained.since(probe.begun);
             self.paced[probe.kind.index()] = if found.is_paced { probe.tenants[1] as u32 } else { 0 };

@@ -4,7 +4,7 @@ extern crate std;
 use super::super::super::kind::guess;
 use super::super::super::took::Took;
 use super::super::tests::{ALONE, run};
-use super::super::{CROWDED, WINDOWS, Window};
+use super::super::windows::Window;
 use super::*;
 use crate::IoKind;
 
@@ -67,9 +67,8 @@ fn a_kind_of_which_probes_find_nothing_is_probed_less_and_less() {
             let now = Instant::ZERO + Nanos::millis(millis);
             if let Some(mut probe) = explorer.choose(now, &present, &prices) {
                 if are_there_others {
-                    probe.ended = CROWDED;
-                    probe.windows = [Window { span: 10, others: 10, ..Window::default() }; WINDOWS];
-                    assert!(probe.is_crowded());
+                    probe.windows.fill(Window { span: 10, others: 10, ..Window::default() });
+                    assert!(probe.windows.is_crowded());
                 }
                 explorer.on_end(now, &probe, None, 0);
                 probes += 1;

@@ -40,6 +40,9 @@
 //!        (`extra_reads_are_bounded`).
 
 mod explorer;
+mod extra;
+mod latencies;
+mod windows;
 
 pub(super) use explorer::{Explorer, FIRST};
 
@@ -47,7 +50,10 @@ use super::kind::{Kind, guess};
 use super::took::{EIGHTHS, Took};
 use super::{ALONE_LIMIT, PERIOD};
 use crate::{ExtraRead, Io, IoKind, Outcome};
+use extra::Extra;
+use latencies::Latencies;
 use units::{Bytes, Instant, Nanos};
+use windows::{OTHERS_TOO_MANY, Window, Windows};
 
 /// The longest probe.
 pub(super) const LONGEST: Nanos = Nanos::millis(500);
@@ -65,11 +71,6 @@ const OF_PACED: u64 = EIGHTHS * 3 / 8;
 const SIXTEENTHS: u64 = 16;
 /// When half of the IOs should be in flight, so many times fewer are at least: of a few IOs there is no half.
 const FEWER: [u128; 2] = [5, 4];
-/// So many extra reads, and so many bytes of them, are in flight at most: what keeps any SSD busy. And there are none while so much device time is in
-/// flight: a light tenant's IO waits behind all that.
-const EXTRA_MOST: u64 = 1024;
-const EXTRA_BYTES_MOST: Bytes = Bytes(8 << 20);
-const EXTRA_TIME_MOST: Bytes = Bytes(2_000_000);
 /// A kind with less than this part of what it had outstanding before is paced by its applications.
 const PACED: [u128; 2] = [2, 3];
 /// Without any IO for so long, the probe is over: its tenants are gone, or ask for little. If they have a few IOs each, all may be on their way
@@ -78,10 +79,6 @@ pub(super) const QUIET: Nanos = Nanos::micros(300);
 /// Or for so many times the interval at which its IOs came in the period before, if that is longer; but never for longer than the latter.
 const INTERVALS: u64 = 4;
 const QUIET_MOST: Nanos = Nanos::millis(5);
-/// Completions are counted in windows of this length.
-const WINDOW: Nanos = Nanos::millis(10);
-/// Windows of the longest probe.
-const WINDOWS: usize = (LONGEST.0 / WINDOW.0) as usize;
 /// The result is the mean of this many windows at least.
 const LEAST: usize = 4;
 /// The same of anything that writes: a buffer empties in bursts.
@@ -90,69 +87,11 @@ const LEAST_WRITING: usize = 16;
 const BUFFER_MAX: u64 = 32 << 20;
 /// After this many bytes written, a buffer that still fills makes little difference.
 const BUFFER_PASSED: u64 = 6 * BUFFER_MAX;
-/// The rate by which a full buffer is known is that of so many windows.
-const LATELY: usize = 4;
-/// The buffer was full when the rate has fallen by one part in this number.
-const FALLEN: u64 = 6;
 /// A window of which others had more than one part in this number does not count if there are others: what they did is known by its price
 /// only, and may have gone on at the same time.
 const OTHERS_MOST: u64 = 8;
-/// If others had more than one part in this number, nothing was seen.
-const OTHERS_TOO_MANY: u64 = 3;
-/// A probe is over when that was so in each of this many windows in a row: a tenant has come that does not wait for it.
-const CROWDED: usize = 8;
-/// Two spans are equally fast if their rates differ by at most one part in this number.
-const STEADY: u64 = 33;
 /// What may be in flight while the buffer drains: with as much as fits, it would drain several times as slowly.
 const DRAIN_LIMIT: Bytes = Bytes(20_000);
-
-/// What completed in a span: guesses of the kind's IOs, charges of all others', bytes written by the kind.
-#[derive(Clone, Copy, Debug, Default)]
-struct Window {
-    span: u64,
-    guessed: u64,
-    others: u64,
-    written: u64,
-    /// How many of their tenant's outstanding the kind's IOs found, summed up, and those that arrived.
-    found: u64,
-    arrived: u64,
-}
-
-/// The extra reads of a probe.
-#[derive(Clone, Copy, Debug, Default)]
-struct Extra {
-    /// As the kind's last read.
-    like: Option<ExtraRead>,
-    /// Whether there were any, and whether one has failed.
-    any: bool,
-    failed: bool,
-}
-
-/// How much latencies vary.
-#[derive(Clone, Copy, Debug, Default)]
-struct Latencies {
-    ios: u64,
-    /// In units of 512 ns.
-    sum: u64,
-    squares: u64,
-}
-
-impl Latencies {
-    fn add(&mut self, latency: Nanos) {
-        // 8 s at most.
-        let latency = (latency.0 >> 9).min(1 << 24);
-        (self.ios, self.sum) = (self.ios + 1, self.sum + latency);
-        self.squares = self.squares.saturating_add(latency * latency);
-    }
-
-    /// The squared coefficient of variation, in [`EIGHTHS`]; `None` if there were none.
-    fn variation(&self) -> Option<u64> {
-        let square = u128::from(self.sum) * u128::from(self.sum);
-        let above = (u128::from(self.ios) * u128::from(self.squares)).saturating_sub(square);
-        let eighths = (above * u128::from(EIGHTHS) + square / 2) / square.max(1);
-        (self.ios > 0).then(|| u64::try_from(eighths).unwrap_or(u64::MAX))
-    }
-}
 
 /// A running probe.
 #[derive(Clone, Debug)]
@@ -168,15 +107,7 @@ pub(super) struct Probe {
     quiet: Option<Instant>,
     /// The buffer has drained by then.
     drained: Instant,
-    window_begun: Instant,
-    now: Window,
-    windows: [Window; WINDOWS],
-    ended: usize,
-    /// The first window that counts.
-    first: Option<usize>,
-    written: u64,
-    /// The highest rate that was ever seen of the kind.
-    peak: u64,
+    windows: Windows,
     /// All busy tenants, and those of the kind.
     tenants: [u64; 2],
     /// The weights of both, summed up.
@@ -229,7 +160,6 @@ impl Probe {
     /// A probe of a kind whose highest rate so far is `peak`; the buffer takes `drain` to drain. `tenants` are how many tenants are busy, and
     /// how many of them are of the kind.
     pub(super) fn new(now: Instant, kind: Kind, drain: Nanos, peak: u64, tenants: [u64; 2]) -> Probe {
-        let window = Window::default();
         Probe {
             kind,
             is_again: false,
@@ -237,13 +167,7 @@ impl Probe {
             is_draining: drain > Nanos::ZERO,
             quiet: None,
             drained: now + drain,
-            window_begun: now,
-            now: window,
-            windows: [window; WINDOWS],
-            ended: 0,
-            first: None,
-            written: 0,
-            peak,
+            windows: Windows::new(now, peak),
             tenants,
             weights: tenants,
             in_flight: [0; 2],
@@ -299,20 +223,21 @@ impl Probe {
     /// The buffer has drained.
     fn open(&mut self, now: Instant) -> Step {
         self.is_draining = false;
-        self.window_begun = now;
+        self.windows.begin(now);
         Step::Open
     }
 
     /// Whether extra reads can do what its tenants do.
     fn fills_itself(&self) -> bool {
-        !self.kind.writes() && !self.extra.failed && self.extra.like.is_some()
+        !self.kind.writes() && self.extra.can_go()
     }
 
     /// An IO of the kind has arrived, and found this many of its tenant's outstanding.
     #[inline]
     pub(super) fn on_arrival(&mut self, outstanding: usize) {
-        self.now.found += outstanding as u64;
-        self.now.arrived += 1;
+        let window = self.windows.open();
+        window.found += outstanding as u64;
+        window.arrived += 1;
         self.found_since = [self.found_since[0] + outstanding as u64, self.found_since[1] + 1];
     }
 
@@ -323,9 +248,7 @@ impl Probe {
             self.others += Bytes(u64::from(io.mark.0));
             return;
         }
-        if io.kind == IoKind::Read {
-            self.extra.like = Some(ExtraRead { tenant: io.tenant, length: io.length });
-        }
+        self.extra.on_submit(io);
     }
 
     /// An IO has ended, and `all` that was in flight with it is so much device time: what of that is of the kind. What others had submitted before the probe counts, too.
@@ -348,27 +271,19 @@ impl Probe {
         if self.is_draining || !self.fills_itself() {
             return None;
         }
-        let read = self.extra.like?;
-        let fits = extra < EXTRA_MOST && (extra + 1).saturating_mul(read.length.0) <= EXTRA_BYTES_MOST.0;
         let [before, since] =
             [self.found_before, self.found_since].map(|[found, ios]| found.div_ceil(ios.max(1)) + 1);
         let wanted = before.max(since).saturating_mul(self.tenants[0]);
-        let price = price(read.length).0.max(1);
-        let time = in_flight.0 + extra * price;
-        if !fits || time >= EXTRA_TIME_MOST.0 || time / price >= wanted {
-            return None;
-        }
-        self.extra.any = true;
-        Some(read)
+        self.extra.next(wanted, in_flight, extra, price)
     }
 
     /// An extra read has ended.
     pub(super) fn on_extra_read(&mut self, now: Instant, read: ExtraRead, outcome: Outcome) -> Step {
         match outcome {
-            Outcome::Failed => self.extra.failed = true,
+            Outcome::Failed => self.extra.fail(),
             // That of an earlier probe says nothing.
             Outcome::Success { latency } if latency <= self.lasts(now) && !self.is_draining => {
-                self.now.guessed += guess(IoKind::Read, read.length);
+                self.windows.open().guessed += guess(IoKind::Read, read.length);
                 return self.on_time(now);
             }
             Outcome::Success { .. } => {}
@@ -392,8 +307,8 @@ impl Probe {
         let of_kind = self.of_kind(in_flight, own, io);
         if is_left_over {
             // Until all of those have ended there is nothing to see.
-            (self.window_begun, self.ended, self.now) = (now, 0, Window::default());
-            (self.first, self.written, self.latencies) = (None, 0, Latencies::default());
+            self.windows.discard(now);
+            self.latencies = Latencies::default();
             (self.in_flight, self.of_kind, self.own) = ([0; 2], 0, [0; 2]);
             return Step::Continue;
         }
@@ -405,13 +320,14 @@ impl Probe {
         }
         if own {
             self.own = [self.own[0] + u64::from(io.mark.0), self.own[1] + 1];
-            self.now.guessed += guess(io.kind, io.length);
+            let window = self.windows.open();
+            window.guessed += guess(io.kind, io.length);
             if io.kind == IoKind::Read {
                 self.latencies.add(latency);
             }
-            self.now.written += if io.kind.pays_as_write() { io.length.0 } else { 0 };
+            window.written += if io.kind.pays_as_write() { io.length.0 } else { 0 };
         } else {
-            self.now.others += u64::from(io.mark.0);
+            self.windows.open().others += u64::from(io.mark.0);
         }
         self.in_flight = [self.in_flight[0] + in_flight.0, self.in_flight[1] + 1];
         self.of_kind += of_kind.0;
@@ -420,26 +336,16 @@ impl Probe {
 
     #[inline]
     fn on_time(&mut self, now: Instant) -> Step {
-        let span = now.since(self.window_begun);
-        if span < WINDOW { Step::Continue } else { self.close_window(now, span) }
+        match self.windows.over(now) {
+            None => Step::Continue,
+            Some(span) => self.close_window(now, span),
+        }
     }
 
     #[cold]
     fn close_window(&mut self, now: Instant, span: Nanos) -> Step {
-        self.window_begun = now;
-        if self.ended == WINDOWS {
-            return Step::End;
-        }
-        let window = Window { span: span.0, ..core::mem::take(&mut self.now) };
-        self.windows[self.ended] = window;
-        self.ended += 1;
-        self.written += window.written;
-        // A single window says little: garbage collection makes some of them slow.
-        let lately = Window::sum(&self.windows[self.ended.saturating_sub(LATELY)..self.ended]).rate();
-        if self.ended >= LATELY {
-            self.peak = self.peak.max(lately);
-        }
-        if self.is_crowded() {
+        let Some(lately) = self.windows.close(now, span) else { return Step::End };
+        if self.windows.is_crowded() {
             return Step::End;
         }
         // Half of the IOs need their time, too.
@@ -447,13 +353,18 @@ impl Probe {
             && self.lasts(now) >= DEEP_LONGEST
             && self.needs_half()
             && self.measured().is_some();
-        if self.first.is_none() && !is_late {
-            let is_full = self.ended >= LATELY && lately <= self.peak - self.peak / FALLEN;
+        if self.windows.first().is_none() && !is_late {
             let is_past_buffer = match self.kind.writes() {
-                true => self.deep.is_some() || is_full || self.written >= BUFFER_PASSED,
+                true => {
+                    self.deep.is_some()
+                        || self.windows.is_full(lately)
+                        || self.windows.written() >= BUFFER_PASSED
+                }
                 false => now >= self.drained,
             };
-            self.first = is_past_buffer.then_some(self.ended);
+            if is_past_buffer {
+                self.windows.count_from_now();
+            }
             return Step::Continue;
         }
         if self.steady().is_none() && !is_late {
@@ -469,28 +380,15 @@ impl Probe {
         }
         let [sum, completions] = self.in_flight;
         // What is in flight takes its time to become less.
-        (self.ended, self.first, self.latencies) = (0, None, Latencies::default());
+        self.windows.begin_part();
+        self.latencies = Latencies::default();
         (self.in_flight, self.of_kind, self.own) = ([0; 2], 0, [0; 2]);
         Step::Limit(Bytes(sum / completions.max(1) / 2))
     }
 
-    /// Whether others have come that do not wait for it, and have had too much for a while.
-    fn is_crowded(&self) -> bool {
-        let latest = &self.windows[self.ended.saturating_sub(CROWDED)..self.ended];
-        let are_too_many = |window: &Window| window.others >= window.span / OTHERS_TOO_MANY;
-        self.ended >= CROWDED && latest.iter().all(are_too_many)
-    }
-
-    /// The windows that count, if their two halves are equally fast: all since the buffer made no difference, or the later half of them.
+    /// The windows that count, if they are steady.
     fn steady(&self) -> Option<&[Window]> {
-        let counted = &self.windows[self.first?..self.ended];
-        let least = if self.kind.writes() { LEAST_WRITING } else { LEAST };
-        let is_steady = |windows: &&[Window]| {
-            let (early, late) = windows.split_at(windows.len() / 2);
-            let [early, late] = [early, late].map(|half| Window::sum(half).rate());
-            windows.len() >= least && early.abs_diff(late) <= late / STEADY
-        };
-        [counted, &counted[counted.len() / 2..]].into_iter().find(is_steady)
+        self.windows.steady(if self.kind.writes() { LEAST_WRITING } else { LEAST })
     }
 
     /// What was found; `None` if too little was seen, or too much of others.
@@ -548,12 +446,7 @@ impl Probe {
     /// Whether more IOs than there are might get more from the SSD. Writes fill the buffer, and then some are enough.
     fn needs_half(&self) -> bool {
         let [all, own] = self.tenants;
-        all > own && (!self.kind.is_written() || self.has_few()) && !self.is_filled()
-    }
-
-    /// Whether extra reads make up for the IOs that there are not.
-    fn is_filled(&self) -> bool {
-        self.extra.any && !self.extra.failed
+        all > own && (!self.kind.is_written() || self.has_few()) && !self.extra.fills()
     }
 
     /// Whether there are so few IOs of the kind that all of them often wait for the same part of the SSD.
@@ -600,10 +493,10 @@ impl Probe {
 
     /// What the windows say.
     fn measured(&self) -> Option<Found> {
-        let all = &self.windows[..self.ended];
+        let all = self.windows.all();
         // What is not steady in the longest probe is measured all the same, as late as possible.
-        let middle = usize::midpoint(self.first.unwrap_or(0), self.ended);
-        let late = &all[middle.min(self.ended.saturating_sub(LEAST))..];
+        let middle = usize::midpoint(self.windows.first().unwrap_or(0), all.len());
+        let late = &all[middle.min(all.len().saturating_sub(LEAST))..];
         let counted = self.steady().unwrap_or(late);
         let is_clean = |window: &&Window| window.others <= window.span / OTHERS_MOST;
         let are_clean = counted.iter().filter(is_clean).count() >= LEAST / 2;
@@ -612,35 +505,21 @@ impl Probe {
         // What others had counts as what they were charged. They ask for little; if not, the probe says nothing.
         let most = span / OTHERS_TOO_MANY;
         // What the buffer takes says nothing of what writes cost.
-        let is_absorbed = self.kind.writes() && self.first.is_none() && self.ended < LEAST_WRITING;
-        if is_absorbed || self.is_crowded() || counted.len() < LEAST / 2 || guessed == 0 || others >= most {
+        let is_absorbed = self.kind.writes() && self.windows.first().is_none() && all.len() < LEAST_WRITING;
+        if is_absorbed
+            || self.windows.is_crowded()
+            || counted.len() < LEAST / 2
+            || guessed == 0
+            || others >= most
+        {
             return None;
         }
         let nanos = span - others;
-        let before = Window::sum(&all[..self.ended - counted.len()]);
+        let before = Window::sum(&all[..all.len() - counted.len()]);
         let drained = u128::from(written) * u128::from(before.span) / u128::from(span.max(1));
         let absorbed = u128::from(before.written).saturating_sub(drained) as u64;
-        let is_paced = !self.is_filled() && self.is_paced(found, arrived);
+        let is_paced = !self.extra.fills() && self.is_paced(found, arrived);
         Some(Found { took: Took::exactly(nanos), guessed, absorbed, is_paced })
-    }
-}
-
-impl Window {
-    /// What was guessed per time.
-    fn rate(&self) -> u64 {
-        let span = self.span.saturating_sub(self.others).max(1);
-        (u128::from(self.guessed) * (1 << 20) / u128::from(span)) as u64
-    }
-
-    fn sum<'a>(windows: impl IntoIterator<Item = &'a Window>) -> Window {
-        windows.into_iter().fold(Window::default(), |sum, window| Window {
-            span: sum.span + window.span,
-            guessed: sum.guessed + window.guessed,
-            others: sum.others + window.others,
-            written: sum.written + window.written,
-            found: sum.found + window.found,
-            arrived: sum.arrived + window.arrived,
-        })
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a probe sees.
 
 extern crate std;
+use super::extra::EXTRA_MOST;
+use super::windows::{CROWDED, WINDOW};
 use super::*;
 use crate::{IoId, IoKind, Mark, Priority};
 use units::TenantId;
@@ -229,7 +231,7 @@ fn extra_reads_make_up_for_tenants_that_do_something_else() {
             assert_eq!(own + extra, 32, "as many as four tenants have");
             now += (8_000 / (own + extra)).max(500);
             let outcome = Outcome::Success { latency: Nanos(8_000) };
-            let like = probe.extra.like.expect("one was sent");
+            let like = probe.extra.like().expect("one was sent");
             // One in so many is the tenant's own.
             let is_own = (now / 500) % (32 / own) == 0;
             let step = if is_own {
@@ -259,7 +261,7 @@ fn extra_reads_go_on_when_the_tenants_are_gone() {
     assert!(probe.extra_read(Bytes::ZERO, 0, |_| Bytes(1500)).is_some());
     // Without extra reads there is nothing to wait for.
     let mut failed = one_of_four(drains);
-    let read = failed.extra.like.expect("one was sent");
+    let read = failed.extra.like().expect("one was sent");
     failed.on_extra_read(begun, read, Outcome::Failed);
     assert_eq!(failed.wakes_if_quiet(begun), begun + QUIET_MOST);
     assert_eq!(failed.on_quiet(begun + QUIET_MOST), Step::End);
@@ -299,7 +301,7 @@ fn extra_reads_are_bounded() {
     assert_eq!(count(&mut writes, 1500), Some(0), "in a probe of writes");
     let mut failed = one_of_four(Nanos::ZERO);
     let read = failed.extra_read(Bytes::ZERO, 0, |_| Bytes(1500)).expect("more are wanted");
-    assert!(failed.is_filled());
+    assert!(failed.extra.fills());
     failed.on_extra_read(Instant(1), read, Outcome::Failed);
     assert_eq!(count(&mut failed, 1500), Some(0), "after one has failed");
     assert!(failed.needs_half(), "so it goes on with half of the IOs");
