@@ -57,7 +57,7 @@ fn a_profile_is_believed_and_what_is_believed_survives_a_restart() {
 
     fs::write(&kept[0], text.replace("time_ns", "time")).expect("writable");
     let damaged = log_of(&[], &state);
-    assert!(damaged.contains("is not valid") && damaged.contains("it is learnt again"), "{damaged}");
+    assert!(damaged.contains("is not valid") && damaged.contains("the SSD is measured again"), "{damaged}");
     let _ = fs::remove_dir_all(folder);
 }
 

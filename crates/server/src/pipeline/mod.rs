@@ -59,7 +59,6 @@ mod turn;
 pub(crate) mod wipe;
 mod wires;
 
-pub(crate) use crate::home::{Home, placement};
 pub(crate) use port::Peers;
 #[cfg(test)]
 pub(crate) use port::Window;

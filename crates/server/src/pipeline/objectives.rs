@@ -86,7 +86,7 @@ fn say(device: &str, tenant: TenantId, host: &str, view: &ObjectiveView) {
     match view.state {
         ObjectiveState::Unknown => info!(%device, tenant, %host, "the tenant's objective is tried"),
         ObjectiveState::Kept => {
-            info!(%device, tenant, %host, %latency, readers, writers, "the tenant's objective is kept; so many per cent of the device are left to readers and writers without one");
+            info!(%device, tenant, %host, %latency, readers, writers, "latency objective met; shares of the device, in percent, are left to readers and writers without one");
         }
         ObjectiveState::Missed => {
             warn!(%device, tenant, %host, %latency, ios, late, "the tenant's objective was missed in the last seconds; others are held back further");

@@ -26,7 +26,7 @@ pub enum StateError {
         what: String,
     },
     /// The saved model of an SSD cannot be read.
-    #[error("what was learnt of an SSD, in {}, is not valid: {what}; it is learnt again, and the file is replaced", .path.display())]
+    #[error("the SSD model in {} is not valid: {what}; the SSD is measured again, and the file is replaced", .path.display())]
     NotLearnt {
         /// The file.
         path: PathBuf,

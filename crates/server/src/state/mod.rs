@@ -292,7 +292,7 @@ impl Files {
             self.unlearnt += 1;
             if self.unlearnt.is_power_of_two() {
                 let count = self.unlearnt;
-                warn!(ssd, count, %error, "what was learnt of the SSD cannot be kept: after a restart it is learnt again");
+                warn!(ssd, count, %error, "cannot save the SSD model; it will be measured again after a restart");
             }
         }
     }
