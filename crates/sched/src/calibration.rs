@@ -54,12 +54,12 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 use units::{ByteRate, Bytes, Nanos};
 
-/// What was found out about a device; a scheduler that was not calibrated on it is `None`.
+/// Findings about a device; a scheduler that was not calibrated on it is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calibration {
-    /// What was measured, and how.
+    /// The measurements, and their method.
     pub description: String,
-    /// What IOs take of the device, for level-calibrated.
+    /// Device time of IOs, for level-calibrated.
     pub level_calibrated: Option<DeviceCosts>,
     /// ReFlex's model. Only costs and supply are written to the file; the rest is [`ReflexConfig::new`]'s.
     pub reflex: Option<ReflexConfig>,
@@ -77,7 +77,7 @@ pub enum CalibrationError {
     Unreadable {
         /// Its path.
         origin: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The text is not TOML, lacks a field, or has one that no calibration has.
@@ -95,7 +95,7 @@ pub enum CalibrationError {
         origin: String,
         /// The table, and so the scheduler.
         table: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         wrong: &'static str,
     },
 }

@@ -52,7 +52,7 @@ impl Cost {
         (self.0 as u64 * 1000 + (ONE / 2) as u64) >> FRACTION_BITS
     }
 
-    /// As a number for people and plots; never for decisions.
+    /// The value as a number for plots; never for decisions.
     pub fn as_f64(self) -> f64 {
         f64::from(self.0) / f64::from(ONE)
     }

@@ -1,4 +1,4 @@
-//! What a scheduler must know about an SSD: plain values, so that any profile format can fill them in.
+//! Facts about an SSD that a scheduler needs: plain values, so that any profile format can fill them in.
 
 use crate::Cost;
 use units::{ByteRate, Nanos};
@@ -43,7 +43,7 @@ impl DeviceConstants {
     /// The most slots of an SSD, over all tenants: each holds an IO at least, and queues are shorter than that.
     pub const SLOTS_MAX: u32 = 1 << 16;
 
-    /// What is wrong with these constants, in words, if anything.
+    /// A fault of these constants, in words, if there is one.
     pub fn check(&self) -> Result<(), &'static str> {
         first_wrong(&[
             (self.thresh_min < self.thresh_max, "thresh_min must be below thresh_max"),

@@ -25,7 +25,7 @@ const EXTRA: u64 = 1 << 62;
 /// They are spread over this much: over all dies of an SSD, and hardly beyond what the tenant has written.
 const NEAR: Bytes = Bytes(128 << 20);
 
-/// A read of the scheduler's own, near the last read of a tenant. It is no tenant's IO: it is in no backlog, and nobody withdraws it.
+/// A read of the scheduler's own, near the last read of a tenant. It is no tenant's IO: it is in no backlog, and is never withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtraRead {
     /// Near whose last read it is. The scheduler has given out a read of this tenant.
@@ -34,7 +34,7 @@ pub struct ExtraRead {
     pub length: Bytes,
 }
 
-/// Those of one SSD. `T` is what its driver notes of each that is under way.
+/// Extra reads of one SSD. `T` is the driver's note of each that is under way.
 #[derive(Clone, Debug)]
 pub struct ExtraReads<T> {
     /// Where each tenant's last read ended; zero if it has read nothing.
@@ -67,7 +67,7 @@ impl<T> ExtraReads<T> {
         self.ends[tenant.index()] = end;
     }
 
-    /// Where it begins; `None` if it cannot be done, because so much does not lie before the end of the tenant's last read.
+    /// Where it begins; `None` if it cannot be done, because its length does not fit before the end of the tenant's last read.
     pub fn place(&mut self, read: ExtraRead) -> Option<u64> {
         let end = self.ends.get(read.tenant.index()).copied().unwrap_or(0);
         let last = end.checked_sub(read.length.0)?;
@@ -91,7 +91,7 @@ impl<T> ExtraReads<T> {
         tag & EXTRA != 0
     }
 
-    /// What has ended under this tag, and what was noted of it.
+    /// Ends the read with this tag. Returns it and its note.
     ///
     /// # Panics
     /// If it has ended, or never begun.
@@ -111,7 +111,7 @@ impl<T> ExtraReads<T> {
         note
     }
 
-    /// How many the SSD has.
+    /// Number of extra reads on the SSD.
     pub fn in_flight(&self) -> usize {
         self.under_way.len() - self.free.len()
     }

@@ -6,7 +6,7 @@ use units::{Bytes, Nanos, TenantId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u64);
 
-/// What an IO asks of the SSD.
+/// Kind of an IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoKind {
     /// Brings data from the SSD (read, compare, verify).
@@ -47,7 +47,7 @@ impl Priority {
 }
 
 /// The scheduler's own note on an IO that it submitted: in which of its records the IO is, so that its end is found
-/// without a search. Means nothing to anybody else.
+/// without a search. Means nothing to other code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark(pub u32);
 
@@ -56,11 +56,11 @@ pub struct Mark(pub u32);
 pub struct Io {
     /// The caller's name for it.
     pub id: IoId,
-    /// Who asks.
+    /// The owner of the IO.
     pub tenant: TenantId,
     /// The tenant's own class.
     pub priority: Priority,
-    /// What it asks of the SSD.
+    /// Its kind.
     pub kind: IoKind,
     /// Bytes moved (for [`IoKind::Management`]: bytes charged). Never zero.
     pub length: Bytes,
@@ -68,7 +68,7 @@ pub struct Io {
     pub mark: Mark,
 }
 
-/// How a submitted IO ended.
+/// End of a submitted IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The SSD did it, in this time from submission to completion, measured at the device.
@@ -85,6 +85,6 @@ pub enum Outcome {
 pub struct Done {
     /// The IO, exactly as [`Next::Submit`](crate::Next::Submit) gave it out (its mark included).
     pub io: Io,
-    /// How it ended.
+    /// Its end.
     pub outcome: Outcome,
 }

@@ -1,6 +1,6 @@
-//! Who goes to the SSD next, and when.
+//! Schedulers: which IO goes to the SSD next, and when.
 //!
-//! A [`Policy`] is one SSD's scheduler. It owns the queues of all tenants of that SSD and answers one question: which IO,
+//! A [`Policy`] is one SSD's scheduler. It owns the queues of all tenants of that SSD and decides one question: which IO,
 //! if any, may be submitted now? It sees neither wire nor device: IOs and completions come in as values, with the time as
 //! an argument, and decisions go out.
 //!

@@ -2,7 +2,7 @@
 //!
 //! A host that disconnects takes back its queued IOs, which lie among the IOs of others and of its own other connections. Walking the
 //! queue for that costs the square of its length when many connections end at once. So the IOs are in one table,
-//! each with the places of its neighbours, and an arrival answers the IO's own place: its [`Ticket`].
+//! each with the places of its neighbours, and an arrival returns the IO's own place: its [`Ticket`].
 //!
 //! ```text
 //!   spots:   [ io, ◄3, 2► │ free ─► … │ io, ◄0, ─ │ io, ─, 0► ]      ends of line 0: 3 … 2
@@ -208,7 +208,7 @@ impl<const N: usize> Lines<N> {
         io
     }
 
-    /// Takes those IOs of a line for which `gone` answers true, asking from the first to the last.
+    /// Takes those IOs of a line for which `gone` returns true, asking from the first to the last.
     pub(crate) fn take_all(&mut self, line: usize, mut gone: impl FnMut(&Io) -> bool) {
         let mut next = self.ends[line].first;
         while next != NONE {
@@ -221,7 +221,7 @@ impl<const N: usize> Lines<N> {
         }
     }
 
-    /// The tickets of those IOs of a line for which `wanted` answers true, asking from the first to the last.
+    /// The tickets of those IOs of a line for which `wanted` returns true, asking from the first to the last.
     pub(crate) fn tickets(&self, line: usize, mut wanted: impl FnMut(&Io) -> bool) -> Vec<Ticket> {
         let mut tickets = Vec::new();
         let mut next = self.ends[line].first;
@@ -244,7 +244,7 @@ impl<const N: usize> Lines<N> {
     }
 }
 
-/// How many spots were touched on this thread.
+/// Number of spots touched on this thread.
 #[cfg(test)]
 pub(crate) mod touched {
     extern crate std;

@@ -1,4 +1,4 @@
-//! What a scheduler notes of each IO in flight, found by the [`Mark`] that the IO carries.
+//! Notes of a scheduler on each IO in flight, found by the [`Mark`] that the IO carries.
 
 use crate::Mark;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ impl<T: Copy> Marks<T> {
         Mark(u32::try_from(self.notes.len() - 1).expect("fewer IOs are in flight than a mark can name"))
     }
 
-    /// What was noted of an IO that has ended.
+    /// Takes the note of an IO that has ended.
     pub(crate) fn take(&mut self, mark: Mark) -> T {
         self.free.push(mark);
         self.notes[mark.0 as usize]

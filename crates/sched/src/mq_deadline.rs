@@ -11,7 +11,7 @@
 //! ```
 //!
 //! It knows no tenants and no weights. A scheduler here sees no addresses either, but tenants have their namespaces one after the other on an
-//! SSD, so the order of addresses is first of all that of the tenants. What is upwards of the last IO is therefore: what its tenant had
+//! SSD, so the order of addresses is first of all that of the tenants. Upwards of the last IO is therefore: what its tenant had
 //! queued when the sweep came to it, as if addresses within a namespace were random; then the next tenant. IOs of one tenant and direction go in
 //! order of arrival.
 //!
@@ -39,7 +39,7 @@ pub struct MqDeadlineConfig {
     pub read_expire: Nanos,
     /// When a write has.
     pub write_expire: Nanos,
-    /// How often reads are preferred to writes that wait.
+    /// Number of times that reads are preferred to writes that wait.
     pub writes_starved: u32,
     /// IOs of a batch.
     pub batch: u32,
@@ -68,12 +68,12 @@ type Direction = usize;
 const READS: Direction = 0;
 const WRITES: Direction = 1;
 
-/// How far the sweep of a direction has come.
+/// Position of a direction's sweep.
 #[derive(Clone, Copy, Debug)]
 struct Sweep {
     /// In this tenant's namespace.
     tenant: TenantId,
-    /// What arrived there later lies behind.
+    /// Later arrivals there lie behind.
     entered: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct MqDeadline {
     direction: Direction,
     /// IOs of the batch so far.
     batched: u32,
-    /// How often writes were passed over.
+    /// Number of times that writes were passed over.
     starved: u32,
 }
 

@@ -1,4 +1,4 @@
-//! `none`: every IO goes to the SSD the moment it arrives, in arrival order. What SPDK's and Linux's targets do today.
+//! `none`: every IO goes to the SSD the moment it arrives, in arrival order. SPDK's and Linux's targets do this today.
 
 use crate::lines::Lines;
 use crate::{Backlog, Credit, Done, Io, Next, Policy, Share, Ticket};

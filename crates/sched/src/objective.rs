@@ -1,4 +1,4 @@
-//! What a tenant may be promised of latency, and what a scheduler says of such a promise.
+//! Latency objectives of tenants, and a scheduler's answer to them.
 //!
 //! "The 99th percentile of latency is at most x, as long as the tenant asks for at most y IOPS": the form in which ReFlex takes objectives
 //! (§3.2, with the 95th percentile), and in which operators think of them.
@@ -53,9 +53,9 @@ impl core::fmt::Display for Percentile {
 /// A service-level objective and the clock that it is meant on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Objective {
-    /// What is promised, in the tenant's time.
+    /// The promise, in the tenant's time.
     pub slo: Slo,
-    /// How long a second of the tenant takes on the scheduler's clock ([`Share::second`](crate::Share::second)).
+    /// Length of the tenant's second on the scheduler's clock ([`Share::second`](crate::Share::second)).
     pub second: Nanos,
 }
 
@@ -72,7 +72,7 @@ impl Objective {
     }
 }
 
-/// What becomes of an objective that is not refused.
+/// State of an objective that is not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admitted {
     /// It is promised, by what is known of the SSD.
@@ -122,9 +122,9 @@ pub enum Refused {
         size: Bytes,
         /// The percentile that was seen with little else in the SSD.
         least: Nanos,
-        /// How many of those took longer than the bound.
+        /// Number of those that took longer than the bound.
         seen: u32,
-        /// How many were seen.
+        /// Number of IOs seen.
         seen_of: u32,
     },
     /// Its IOs alone would take more of the SSD than objectives may have.
@@ -134,11 +134,11 @@ pub enum Refused {
     TooManyIos {
         /// IOs per second asked for.
         iops: u64,
-        /// What they take of the SSD, per cent.
+        /// Part of the SSD's time that they take, per cent.
         asked: u64,
-        /// What other objectives take.
+        /// Part that other objectives take.
         others: u64,
-        /// What all may take.
+        /// Part that all may take.
         most: u64,
     },
 }

@@ -14,7 +14,7 @@ pub trait Policy: Send {
     /// instant that `WakeAt` names; no other call can change the answer.
     fn next(&mut self, now: Instant) -> Next;
 
-    /// An IO that `next` gave out has ended. Answers how many IOs the tenant may have outstanding from now on.
+    /// An IO that `next` gave out has ended. Returns how many IOs the tenant may have outstanding from now on.
     fn on_completion(&mut self, now: Instant, done: Done) -> Credit;
 
     /// A read of [`Next::Extra`] has ended, or could not be done. Only schedulers that ask for such reads are told.
@@ -26,7 +26,7 @@ pub trait Policy: Send {
     /// If that IO is not queued: once submitted, it ends through [`Policy::on_completion`].
     fn withdraw_one(&mut self, now: Instant, tenant: TenantId, ticket: Ticket) -> Io;
 
-    /// Takes back the queued (not yet submitted) IOs of `tenant` for which `gone` answers true, in queue order. Looks at all
+    /// Takes back the queued (not yet submitted) IOs of `tenant` for which `gone` returns true, in queue order. Looks at all
     /// that the tenant has queued: for what an operator asks, not for what hosts can cause.
     /// IOs already submitted still end through [`Policy::on_completion`].
     fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool);
@@ -47,7 +47,7 @@ pub trait Policy: Send {
     }
 
     /// Sets a tenant's share; a tenant never named has [`Share::EQUAL`]. An objective that [`Policy::admission`] refuses is
-    /// set aside: the tenant is served as if it had none. What becomes of one that is tried is in [`TenantView::objective`].
+    /// set aside: the tenant is served as if it had none. The state of one that is tried is in [`TenantView::objective`].
     fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share);
 
     /// The SSD has kept IOs of `tenant` for so long that it may never end them: no other tenant should wait for this one any more.
@@ -59,23 +59,23 @@ pub trait Policy: Send {
         Order::Class
     }
 
-    /// How many IOs `tenant` may have outstanding now: the credit of its last completion, or of one now.
+    /// Number of IOs that `tenant` may have outstanding now: the credit of its last completion, or of one now.
     fn credit(&self, tenant: TenantId) -> Credit;
 
     /// IOs queued and IOs submitted but not yet ended, over all tenants. Both are zero when all IOs have ended.
     fn backlog(&self) -> Backlog;
 
-    /// What the scheduler knows about the SSD, for people and monitors; `None` if it measures nothing.
+    /// The scheduler's view of the SSD, for display and monitors; `None` if it measures nothing.
     fn ssd_view(&self, _now: Instant) -> Option<SsdView> {
         None
     }
 
-    /// What it has learnt of the SSD, to be told to whoever serves it next; `None` if it learns nothing, or has not yet.
+    /// Learnt facts about the SSD, for the scheduler that serves it next; `None` if it learns nothing, or has not yet.
     fn learnt(&self) -> Option<Learnt> {
         None
     }
 
-    /// The state of one tenant, for people and monitors; `None` for an unknown tenant, or if no such records are kept.
+    /// The state of one tenant, for display and monitors; `None` for an unknown tenant, or if no such records are kept.
     fn tenant_view(&self, _tenant: TenantId) -> Option<TenantView> {
         None
     }
@@ -85,7 +85,7 @@ pub trait Policy: Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub u32);
 
-/// What the scheduler wants now.
+/// Decision of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Submit this IO to the SSD, now.
@@ -102,10 +102,10 @@ pub enum Next {
 /// Which IOs of a tenant are given out in the order in which they came. (NVMe promises no order between commands.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Those of a class.
+    /// IOs of a class.
     #[default]
     Class,
-    /// Those of a class that ask the same of the SSD: a read may overtake a write.
+    /// IOs of a class that ask the same of the SSD: a read may overtake a write.
     Kind,
     /// None.
     None,
@@ -135,7 +135,7 @@ pub struct Backlog {
     pub in_flight: usize,
 }
 
-/// What a tenant was promised. All of it goes beyond the papers; [`Share::EQUAL`] is exactly the papers' behaviour.
+/// Promise to a tenant. All of it goes beyond the papers; [`Share::EQUAL`] is exactly the papers' behaviour.
 ///
 /// Rates and objectives are in the tenant's own time, which need not be the scheduler's: [`Share::second`] says how the two
 /// compare. Everything is counted exactly, whatever that ratio is.
@@ -150,9 +150,9 @@ pub struct Share {
     /// At least this many (cost-weighted) bytes per second while there is backlog, as long as all reservations together
     /// fit the SSD.
     pub reservation: Option<ByteRate>,
-    /// How late its IOs may be. [`Reflex`](crate::Reflex) and [`Level`](crate::Level) keep to it; no other scheduler looks at it.
+    /// Latency objective. [`Reflex`](crate::Reflex) and [`Level`](crate::Level) keep to it; no other scheduler looks at it.
     pub slo: Option<Slo>,
-    /// How long one second of the tenant takes on the clock that the scheduler runs on. Never zero. It is one second unless the
+    /// Length of the tenant's second on the clock that the scheduler runs on. Never zero. It is one second unless the
     /// device has a clock of its own: in front of an SSD that is emulated at a twentieth of its speed it is 50 ms.
     pub second: Nanos,
 }

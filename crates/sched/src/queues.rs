@@ -30,10 +30,10 @@ impl Queue {
     }
 }
 
-/// What a withdrawal leaves.
+/// Result of a withdrawal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Withdrawn {
-    /// Whether the first IO is another one now, or none.
+    /// Whether the first IO has changed or gone.
     pub(crate) head_changed: bool,
 }
 
@@ -45,7 +45,7 @@ impl Queues {
         &mut self.tenants[id.index()]
     }
 
-    /// How many tenants may have been named.
+    /// Number of tenants that may have been named.
     pub(crate) fn tenants(&self) -> usize {
         self.tenants.len()
     }

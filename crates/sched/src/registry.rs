@@ -353,7 +353,7 @@ pub struct Unconfigured;
 /// SPDK's limits, as constants.
 #[derive(Clone, Copy, Debug)]
 pub struct SpdkQosConfig {
-    /// What tenants without a share divide among them.
+    /// Rest that tenants without a share divide among them.
     pub rate: Option<ByteRate>,
 }
 

@@ -5,7 +5,7 @@
 //!                        as long as fewer than `nr_requests` are queued in lanes or in the SSD
 //! ```
 //!
-//! A *lane* is what a scheduler tells apart: reads and writes, say. Order is kept within a tenant's lane, and not between its lanes.
+//! A *lane* is a class of IOs that a scheduler tells apart: reads and writes, say. Order is kept within a tenant's lane, and not between its lanes.
 //!
 //! Holds: what has a request came before all that have none (`requests_are_given_in_order_of_arrival`); no more than `nr_requests` are given.
 //! Source: Linux's documentation of `nr_requests`. Ours: there is one queue, where Linux has one for each processor or hardware queue.
@@ -21,9 +21,9 @@ use units::{Instant, TenantId};
 pub(crate) struct Requests<const N: usize> {
     nr_requests: usize,
     tenants: Vec<Tenant<N>>,
-    /// What has a request and is queued, by arrival.
+    /// Queued IOs with a request, by arrival.
     lanes: [BTreeMap<u64, TenantId>; N],
-    /// What has none, by arrival.
+    /// Queued IOs without one, by arrival.
     waiting: BTreeMap<u64, (TenantId, Ticket)>,
     arrived: u64,
     in_flight: usize,
@@ -110,7 +110,7 @@ impl<const N: usize> Requests<N> {
         ticket
     }
 
-    /// How many tenants may have been named.
+    /// Number of tenants that may have been named.
     pub(crate) fn tenants(&self) -> usize {
         self.tenants.len()
     }
@@ -130,7 +130,7 @@ impl<const N: usize> Requests<N> {
         self.head(*id, lane).map(|(_, request)| request)
     }
 
-    /// How many have come.
+    /// Number of arrivals.
     pub(crate) fn arrived(&self) -> u64 {
         self.arrived
     }

@@ -5,7 +5,7 @@
 //!                             an IO goes while every allowance is above zero, and is taken from all of them
 //! ```
 //!
-//! What is left of an allowance at a tick is lost; what was overdrawn is not forgiven. A tenant here is a namespace there. SPDK limits IOs or
+//! The rest of an allowance is lost at a tick; an overdraft is not forgiven. A tenant here is a namespace there. SPDK limits IOs or
 //! bytes per second, of reads and writes together (and of either alone, which no [`Share`](crate::Share) asks for). It divides
 //! nothing: whoever wants shares must know what the SSD can do, and give each namespace its part of that, however many of them are idle.
 //! So a tenant without a limit of its own gets its weight's part of `rate`, which is what a data sheet says, if that is given.
@@ -45,7 +45,7 @@ struct Tenant {
     bytes: Option<Allowance>,
 }
 
-/// What may go in this slice.
+/// Allowance of this slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Allowance {
     /// Of a slice, in parts.
@@ -123,7 +123,7 @@ impl SpdkQos {
         self.set_limits(now, None);
     }
 
-    /// Sets the limits of one tenant anew, and of all that share the rate, whose parts have changed.
+    /// Sets the limits of one tenant again, and of all that share the rate, whose parts have changed.
     fn set_limits(&mut self, now: Instant, only: Option<TenantId>) {
         let now = slice(now);
         for index in 0..self.tenants.len() {

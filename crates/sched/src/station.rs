@@ -1,4 +1,4 @@
-//! The driver of one SSD's scheduler: what every loop around a [`Policy`] does, in one place.
+//! The driver of one SSD's scheduler: the loop around a [`Policy`], in one place.
 //!
 //! ```text
 //!   arrive ──► present scheduler ──next──► Submit │ Read │ WakeAt │ Idle │ Pause
@@ -42,7 +42,7 @@ pub struct Reading {
     pub length: Bytes,
 }
 
-/// What is to be done now.
+/// The next thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Submit this IO to the SSD; it ends through [`Station::on_done`], with the [`Station::generation`] of now.
@@ -57,7 +57,7 @@ pub enum Action {
     Pause,
 }
 
-/// What may still be done before something else has its turn.
+/// Steps that may still be done before something else has its turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
     left: usize,
@@ -90,7 +90,7 @@ impl Default for Turn {
     }
 }
 
-/// What is noted of an extra read on the SSD.
+/// Note on an extra read on the SSD.
 struct Wish {
     generation: u32,
     begun: Instant,
@@ -145,7 +145,7 @@ impl Station {
         Backlog { queued, in_flight: in_flight + retired }
     }
 
-    /// How many schedulers were exchanged that still have IOs on the SSD.
+    /// Number of schedulers that were replaced and still have IOs on the SSD.
     pub fn retired(&self) -> usize {
         self.retired.len()
     }
@@ -161,7 +161,7 @@ impl Station {
         self.present.policy.on_arrival(now, io)
     }
 
-    /// Decides what is to be done. What is given out is a step of `turn`.
+    /// Decides what is to be done. Each IO given out is a step of `turn`.
     // Otherwise the IO is copied once more on its way.
     #[inline(always)]
     pub fn next(&mut self, now: Instant, turn: &mut Turn) -> Action {
@@ -232,7 +232,7 @@ impl Station {
         self.present.number
     }
 
-    /// An IO that the scheduler of this number has given out has ended. Answers how many the tenant may have outstanding.
+    /// An IO that the scheduler of this number has given out has ended. Returns how many the tenant may have outstanding.
     #[inline]
     pub fn on_done(&mut self, now: Instant, generation: u32, done: Done) -> Credit {
         self.busy.on_end(now, done.io.kind, done.io.length, done.outcome);
@@ -295,8 +295,8 @@ impl Station {
         self.present.policy.on_overdue(now, tenant);
     }
 
-    /// Puts another scheduler in charge. `queued` are the IOs that were not given out, in order of arrival; each is told its new ticket.
-    /// Answers what the new scheduler says of objectives.
+    /// Puts another scheduler in charge. `queued` are the IOs that were not given out, in order of arrival; `moved` gets each with its new ticket.
+    /// Returns the new scheduler's answers to objectives.
     pub fn replace(
         &mut self,
         now: Instant,

@@ -1,9 +1,9 @@
-//! What a scheduler shows to people and monitors: plain values, copied out, never read back by a decision.
+//! Views of a scheduler for display and monitors: plain values, copied out, never read back by a decision.
 
 use crate::{Cost, Credit, Fragmentation, Refused};
 use units::{ByteRate, Bytes, Nanos};
 
-/// How loaded one kind of IO finds the SSD (Gimbal §3.2).
+/// Load of the SSD as one kind of IO finds it (Gimbal §3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Congestion {
     /// Latency is below the lower threshold: there is room.
@@ -38,11 +38,11 @@ pub struct SsdView {
     pub write_cost: Cost,
     /// Tenants with backlog or IOs in flight.
     pub active_tenants: usize,
-    /// How IOs are paced; `None` if they are not.
+    /// Pacing of IOs; `None` if they are not.
     pub pacing: Option<PacingView>,
-    /// How fragmented the flash is found to be; `None` unless IOs are charged what they take of the SSD.
+    /// Estimated fragmentation of the flash; `None` unless IOs are charged what they take of the SSD.
     pub fragmentation: Option<Fragmentation>,
-    /// How much device time is in flight; `None` if that is not bounded.
+    /// Device time in flight; `None` if that is not bounded.
     pub time_in_flight: Option<TimeInFlightView>,
 }
 
@@ -53,9 +53,9 @@ pub struct PacingView {
     pub target_rate: ByteRate,
     /// The rate at which IOs completed when it was last measured; `None` while unknown.
     pub completion_rate: Option<ByteRate>,
-    /// What the read bucket could pay now (zero while it is in debt).
+    /// Bytes that the read bucket could pay now (zero while it is in debt).
     pub read_tokens: Bytes,
-    /// What the write bucket could pay now (zero while it is in debt).
+    /// Bytes that the write bucket could pay now (zero while it is in debt).
     pub write_tokens: Bytes,
 }
 
@@ -64,7 +64,7 @@ pub struct PacingView {
 pub struct TimeInFlightView {
     /// As soon as this much is in flight, no IO goes.
     pub limit: Bytes,
-    /// So much is in flight.
+    /// Device time in flight.
     pub in_flight: Bytes,
 }
 
@@ -81,14 +81,14 @@ pub struct TenantView {
     pub slots_allotted: u32,
     /// IOs the tenant may have outstanding.
     pub credit: Credit,
-    /// How far the least-served tenant with backlog lags behind this one, in weighted bytes / weight. Always zero where the lag is
+    /// Lag of the least-served tenant with backlog behind this one, in weighted bytes / weight. Always zero where the lag is
     /// not bounded.
     pub service_lag: Bytes,
-    /// What becomes of its objective; `None` without one, or if the scheduler keeps no such records.
+    /// State of its objective; `None` without one, or if the scheduler keeps no such records.
     pub objective: Option<ObjectiveView>,
 }
 
-/// What becomes of a tenant's objective.
+/// State of a tenant's objective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectiveView {
     /// Whether it is kept.
@@ -100,7 +100,7 @@ pub struct ObjectiveView {
     pub ios: u64,
     /// See `ios`.
     pub late: u64,
-    /// What tenants without an objective may have of the SSD's time for its sake, per cent: those that read, and those that write. 100
+    /// Part of the SSD's time that is left to tenants without an objective, per cent: those that read, and those that write. 100
     /// is all they can get.
     pub left_to_others: [u8; 2],
 }

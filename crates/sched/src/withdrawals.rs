@@ -62,7 +62,7 @@ fn a_withdrawal_costs_no_more_the_more_are_queued() {
 #[derive(Clone, Debug)]
 enum Step {
     Arrive(u64),
-    /// So much time passes, and everything that may go goes.
+    /// This much time passes, and everything that may go goes.
     Wait(u64),
     /// The oldest in flight ends.
     End,

@@ -73,7 +73,7 @@ fn compare_with(mut switch: impl Policy, world: World, weights_differ: bool) {
     }
 }
 
-/// What the switch has found out about the SSD is what the naive one has.
+/// The switch's findings about the SSD equal those of the naive one.
 fn compare_measures(switch: &impl Policy, naive: &Naive, now: Instant, step: u32) {
     let view = switch.ssd_view(now).expect("it measures the SSD");
     let measures = &naive.measures;

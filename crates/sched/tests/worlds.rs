@@ -1,4 +1,4 @@
-//! What must hold in every world: random tenants with random shares, failures and withdrawals, all from one seed.
+//! Rules for every world: random tenants with random shares, failures and withdrawals, all from one seed.
 
 mod books;
 mod world;
@@ -9,7 +9,7 @@ use sched::{Backlog, Done, Gimbal, Io, LevelCalibrated, Next, Outcome, Policy, S
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 use world::{Config, Dice, Event, Variant, World};
 
-/// What a switch promises, by its constants.
+/// Promises of a switch, by its constants.
 #[derive(Clone, Copy)]
 struct Bounds {
     bucket_depth: u64,
@@ -107,7 +107,7 @@ impl<P: Policy + Clone> Run<P> {
             }
         }
         assert_eq!(self.switch.backlog(), self.books.backlog());
-        // What waits for tokens outside its queue has its slot.
+        // An IO that waits for tokens outside its queue has its slot.
         (0..self.world.tenants).for_each(|tenant| self.check_slots(TenantId(tenant)));
     }
 

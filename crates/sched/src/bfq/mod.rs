@@ -39,9 +39,9 @@ pub struct BfqConfig {
     pub depth: u32,
     /// The largest budget: what the drive moves in the longest turn ([`BfqConfig::for_rate`]).
     pub budget_max: Bytes,
-    /// How long a turn may last.
+    /// Longest turn.
     pub timeout: Nanos,
-    /// How long the SSD is kept for a tenant without IOs, if weights differ.
+    /// Time for which the SSD is kept for a tenant without IOs, if weights differ.
     pub slice_idle: Nanos,
 }
 
@@ -180,7 +180,7 @@ impl Bfq {
         }
     }
 
-    /// What there is to do for the tenant that is served.
+    /// The next step for the tenant that is served.
     fn serve(&mut self, now: Instant, turn: Turn) -> Result<Io, Wait> {
         let Some(length) = self.head(turn.tenant) else {
             if !self.is_asymmetric() {

@@ -76,21 +76,21 @@ impl Round {
         place.finish = place.start.after(budget, place.weight.into());
     }
 
-    /// A queue waits no more. It was served by so much since it entered.
+    /// Ends the wait of a queue, which was served by this much since it entered.
     pub(super) fn leave(&mut self, id: TenantId, served: Bytes) {
         let place = self.place(id);
         place.is_active = false;
         place.finish = place.start.after(served, place.weight.into());
     }
 
-    /// A queue goes on waiting after it was served by so much. Whatever virtual time is, it has not been idle.
+    /// Lets a queue wait on after it was served by this much. Whatever virtual time is, it has not been idle.
     pub(super) fn again(&mut self, id: TenantId, served: Bytes, budget: Bytes) {
         let place = self.place(id);
         place.start = place.start.after(served, place.weight.into());
         place.finish = place.start.after(budget, place.weight.into());
     }
 
-    /// Somebody was served.
+    /// Advances virtual time after a queue was served.
     pub(super) fn on_service(&mut self, service: Bytes) {
         let time = self.time;
         let counts = |place: &&Place| place.is_active || place.finish > time;
@@ -133,7 +133,7 @@ mod tests {
             let id = round.choose().expect("both wait");
             turns[id.index()] += 1;
             serve(&mut round, id);
-            // Worst-case fair: nobody is more than a turn from its share, at any time.
+            // Worst-case fair: no tenant is more than a turn from its share, at any time.
             assert!((turns[0] * 4i32 - n).abs() <= 4, "{turns:?}");
         }
         assert_eq!(turns, [100, 300]);

@@ -1,4 +1,4 @@
-//! How long busy periods last: the last sixteen of an SSD, and the mean rest of those that lasted longer than one has until now.
+//! Lengths of busy periods: the last sixteen of an SSD, and the mean rest of those that lasted longer than one has until now.
 //!
 //! Older ones are forgotten. The answer is never more than the longest of them.
 
@@ -21,7 +21,7 @@ impl Lasting {
         self.seen = if self.seen + 1 == 2 * KEPT { KEPT } else { self.seen + 1 };
     }
 
-    /// How much longer one lasts that has lasted for `age`; `None` if none has lasted longer.
+    /// Mean rest of a period that has lasted for `age`; `None` if none has lasted longer.
     pub(super) fn rest(&self, age: Nanos) -> Option<Nanos> {
         let known = &self.periods[..self.seen.min(KEPT)];
         let longer = known.iter().filter(|period| **period > age);

@@ -13,9 +13,9 @@
 //! A window counts if the SSD had something to do in at least half of it, and of the one before (the first writes after a pause go into a
 //! buffer of memory). Rates are per time in which it had something to do. So an SSD that is asked for less is not slow.
 //!
-//! How long a period will last is the mean rest of those seen before that lasted as long (`lasting`).
+//! The expected rest of a period is the mean rest of those seen before that lasted as long (`lasting`).
 //!
-//! What it cannot know: why; what lies ahead of the first IO; a slowness that it has never seen otherwise; and whether reads became slower
+//! It cannot know: why; what lies ahead of the first IO; a slowness that it has never seen otherwise; and whether reads became slower
 //! because they go to other places now. Slowness that does not end is usual after about two minutes.
 //!
 //! Holds: nothing known, nothing said (`what_was_always_slow_is_usual`); what it says stays in its bounds whatever it is told (`any_ios_at_all`); on simulated SSDs,
@@ -40,10 +40,10 @@ const LONGEST: Nanos = Nanos(8 * WINDOW.0);
 const LEAST_OF_A_KIND: u32 = 4;
 /// Windows in a row that make a difference.
 const LASTS: u32 = 3;
-/// So much slower is slow, and so little is not any more.
+/// Slowdown from which on the SSD is slow, and below which it is not any more.
 const SLOW: f32 = 5.0 / 3.0;
 const FAST: f32 = 5.0 / 4.0;
-/// What is said of IOs that are slow.
+/// News of a slow SSD.
 const LEAST_SLOWDOWN: Slowdown = Slowdown::quarters(5);
 /// A period of which nothing was seen for so long is over.
 const SILENT: Nanos = Nanos::secs(1);
@@ -55,9 +55,9 @@ pub struct BusyPeriod {
     pub since: Instant,
     /// For about so long from now on; `None` if no such period was seen that lasted longer than this one until now.
     pub for_about: Option<Nanos>,
-    /// How much longer reads take than usual.
+    /// Slowdown of reads against the usual.
     pub reads: Slowdown,
-    /// How much longer writes take.
+    /// Slowdown of writes.
     pub writes: Slowdown,
 }
 
@@ -67,7 +67,7 @@ pub struct BusyDetector {
     in_flight: u32,
     /// When the SSD had something to do again.
     resumed: Instant,
-    /// How long it had something to do since the window began, but for the time since `resumed`.
+    /// Time in use since the window began, without the time since `resumed`.
     used: Nanos,
     began: Instant,
     /// The window ends with the first IO from then on.
@@ -87,7 +87,7 @@ struct Kind {
     ios: u32,
     /// Of 4 KiB.
     pages: u64,
-    /// Their pages × latencies: so many were in flight, for so long.
+    /// Their pages × latencies: pages in flight, summed up over time.
     area: u64,
     usual: Usual,
     is_slow: bool,
@@ -119,7 +119,7 @@ impl Kind {
         (self.ios, self.pages, self.area) = (0, 0, 0);
     }
 
-    /// Judges a window. Answers whether the SSD was slow in it.
+    /// Judges a window. Returns whether the SSD was slow in it.
     fn judge(&mut self, used: Nanos, others: f32) -> bool {
         if self.ios < LEAST_OF_A_KIND {
             return false;

@@ -1,7 +1,7 @@
-//! What an SSD usually serves of one kind, by what it is given: the size of the IOs, how much of the kind is in flight, and how much of the other kind.
+//! Usual service of one kind by an SSD, by what it is given: the size of the IOs, how much of the kind is in flight, and how much of the other kind.
 //!
-//! A cell per octave of both, with the means of its windows. What was never seen is bounded by what was: an SSD
-//! serves no less with more in flight, at least half as much with half as much in flight, and no less beside less of the other kind. The highest
+//! A cell per octave of both, with the means of its windows. Service that was never seen is bounded by service that was: an SSD
+//! serves no less with more in flight, at least half as much with half as much in flight, and no less with less of the other kind. The highest
 //! of these bounds is expected. So a scheduler that lets less into a slow SSD does not hide that.
 //!
 //! Memory: 440 cells of 12 bytes.
@@ -14,14 +14,14 @@ const DEPTHS: usize = 10;
 const OTHERS: usize = 11;
 /// Mean sizes, in pages, that are told apart.
 const SIZES: [f32; 3] = [2.0, 8.0, 24.0];
-/// A cell is known after so many windows.
+/// Windows after which a cell is known.
 const KNOWN: f32 = 4.0;
 /// A window weighs one part in this number at least.
 const MEMORY: f32 = 16.0;
-/// What is found to be slow changes what is usual by one part in this number, each window. So what stays is usual after about two minutes.
+/// A window that is found to be slow changes the usual by one part in this number, each window. So what stays is usual after about two minutes.
 const DOUBT: f32 = 2400.0;
 
-/// What was served with about so much in flight.
+/// Service with about the same in flight.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
     /// Pages per nanosecond in which the SSD had something to do.
@@ -33,7 +33,7 @@ struct Cell {
 }
 
 impl Cell {
-    /// What is served at least with `depth` in flight.
+    /// Least service with `depth` in flight.
     fn bound(&self, depth: f32) -> Option<f32> {
         (self.windows >= KNOWN).then(|| self.rate * (depth / self.depth).min(1.0))
     }
@@ -47,7 +47,7 @@ pub(super) struct Usual {
     rows: Box<[Row; SIZES.len() + 1]>,
 }
 
-/// What a window was given.
+/// Load of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Given {
     /// Mean pages of an IO.
@@ -79,7 +79,7 @@ impl Usual {
         Usual { rows: Box::new([[[Cell::default(); DEPTHS]; OTHERS]; SIZES.len() + 1]) }
     }
 
-    /// What is served at least, usually; `None` if nothing comparable was seen.
+    /// Least usual service; `None` if nothing comparable was seen.
     pub(super) fn expected(&self, given: Given) -> Option<f32> {
         let beside = &self.rows[given.row()][given.others()..];
         let bounds = beside.iter().flatten().filter_map(|cell| cell.bound(given.depth));

@@ -63,7 +63,7 @@ impl CreditWindow {
     }
 
     /// An IO has ended. `credit` is what its completion carried, `None` if it carried none (a failed IO, a switch that does
-    /// not speak of credits). Answers how many waiting IOs could go now.
+    /// not speak of credits). Returns how many waiting IOs could go now.
     ///
     /// A credit of zero counts as one: with nothing in flight no completion would ever come to raise it.
     ///

@@ -1,9 +1,9 @@
-//! What holds a client back, whichever it is: the switch's credit, or PARDA's window by latency.
+//! Limit of a client, whichever it is: the switch's credit, or PARDA's window by latency.
 
 use crate::{Credit, CreditWindow, PardaWindow};
 use units::Nanos;
 
-/// How many IOs a client may have outstanding at one SSD, and what decides it.
+/// Number of IOs that a client may have outstanding at one SSD, and the mechanism that decides it.
 #[derive(Debug)]
 pub enum ClientWindow {
     /// The switch, with every completion.
@@ -24,7 +24,7 @@ impl ClientWindow {
     }
 
     /// An IO has ended, with the credit that its completion carried, `latency` after it was sent (`None` if it failed).
-    /// Answers how many waiting IOs could go now.
+    /// Returns how many waiting IOs could go now.
     ///
     /// # Panics
     /// If nothing was in flight.

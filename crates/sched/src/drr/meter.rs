@@ -25,7 +25,7 @@ pub(crate) struct Meter {
     /// On the scheduler's clock.
     burst: Nanos,
     due: Instant,
-    /// What `due` leaves out, in `1 / rate` of a nanosecond.
+    /// Remainder that `due` leaves out, in `1 / rate` of a nanosecond.
     remainder: u128,
 }
 
@@ -64,7 +64,7 @@ impl Meter {
         self.due += Nanos(u64::try_from(parts / rate).unwrap_or(u64::MAX));
     }
 
-    /// What was served beyond the rate counts for a burst at most. A tenant that once had the SSD to itself would else be without its
+    /// Limits service beyond the rate to a burst. A tenant that once had the SSD to itself would else be without its
     /// reservation for as long as that was worth.
     pub(crate) fn forgive(&mut self, now: Instant) {
         self.due = self.due.min(now + self.burst);

@@ -9,7 +9,7 @@
 //! The tenant in front submits while its deficit covers the cost of its next IO. If the deficit is too small, the tenant gets a
 //! quantum and goes to the back. A tenant without room in the SSD leaves the round, with deficit 0.
 //!
-//! What an IO costs, how much of a tenant may be in the SSD, and whether a tenant can be ahead of others at all is the
+//! The cost of an IO, how much of a tenant may be in the SSD, and whether a tenant can be ahead of others at all is the
 //! scheduler's own: its [`Rules`].
 //!
 //! Per tenant and off unless asked for: a *weight* scales quantum and room; a *limit* keeps the tenant out of the round until it is
@@ -53,9 +53,9 @@ pub struct RoundConfig {
     pub quantum: Bytes,
     /// IOs per class in one cycle of a tenant's own priorities. Release: 16/4/2/1.
     pub class_quotas: [u32; Priority::CLASSES],
-    /// How far a tenant with a limit may run ahead of it after a pause, as a span of time. Ours: 1 ms.
+    /// Span by which a tenant with a limit may run ahead of it after a pause. Ours: 1 ms.
     pub limit_burst: Nanos,
-    /// How long a tenant with a reservation may save up unused reservation. Ours: 1 ms.
+    /// Span for which a tenant with a reservation may save up unused reservation. Ours: 1 ms.
     pub reservation_burst: Nanos,
 }
 
@@ -68,7 +68,7 @@ impl RoundConfig {
         reservation_burst: Nanos::millis(1),
     };
 
-    /// What is wrong with these constants, in words, if anything.
+    /// A fault of these constants, in words, if there is one.
     pub fn check(&self) -> Result<(), &'static str> {
         if self.quantum == Bytes::ZERO {
             return Err("the quantum must not be zero");
@@ -80,11 +80,11 @@ impl RoundConfig {
     }
 }
 
-/// What a scheduler decides for itself: how much of a tenant may be in the SSD and, if it limits that, which tenants are ahead of others.
+/// Decisions that are a scheduler's own: how much of a tenant may be in the SSD and, if it limits that, which tenants are ahead of others.
 pub(crate) trait Rules: Clone + Debug {
-    /// What one tenant has in the SSD.
+    /// One tenant's IOs in the SSD.
     type Held: Clone + Debug + Default;
-    /// How much of that it may have.
+    /// Limit on these.
     type Room: Copy + Debug + Default;
 
     /// The room of a tenant of `weight` among active ones of `active_weight` in all, itself included.
@@ -105,10 +105,10 @@ pub(crate) trait Rules: Clone + Debug {
     /// An IO that was submitted with `mark` has ended.
     fn on_end(&mut self, held: &mut Self::Held, mark: Mark);
 
-    /// How many IOs the tenant may have outstanding.
+    /// Number of IOs that the tenant may have outstanding.
     fn credit(&self, held: &Self::Held, room: Self::Room) -> Credit;
 
-    /// Slots with an IO in flight and slots allotted, for people; zero without slots.
+    /// Slots with an IO in flight and slots allotted, for display; zero without slots.
     fn slots(&self, _held: &Self::Held, _room: Self::Room) -> [u32; 2] {
         [0, 0]
     }
@@ -151,13 +151,13 @@ pub(crate) trait Rules: Clone + Debug {
     /// The tenant's number may be given to another.
     fn forget(&mut self, _id: TenantId) {}
 
-    /// How far the least-served tenant lags behind this one, for people.
+    /// Lag of the least-served tenant behind this one, for display.
     fn service_lag(&self, _id: TenantId) -> Bytes {
         Bytes::ZERO
     }
 }
 
-/// What an IO costs now.
+/// Cost of an IO now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Price {
     /// For deficit and room.
@@ -180,7 +180,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// What it costs.
+    /// Its cost.
     pub(crate) fn cost(&self) -> Bytes {
         self.price.cost
     }
@@ -249,7 +249,7 @@ impl<R: Rules> Drr<R> {
         &mut self.rules
     }
 
-    /// What there is to share out has changed.
+    /// Adapts to a change of what there is to share out.
     pub(crate) fn on_rooms_changed(&mut self) {
         if self.active.weight > 0 {
             self.active.room_common = self.rules.room(Share::EQUAL.weight, self.active.weight);
@@ -260,7 +260,7 @@ impl<R: Rules> Drr<R> {
         self.backlog
     }
 
-    /// How many IOs of the tenant are queued or in flight.
+    /// Number of IOs of the tenant that are queued or in flight.
     #[inline]
     pub(crate) fn outstanding(&self, id: TenantId) -> usize {
         self.tenants.get(id.index()).map_or(0, |tenant| tenant.queue.len() + tenant.in_flight)
@@ -393,7 +393,7 @@ impl<R: Rules> Drr<R> {
         mark
     }
 
-    /// A submitted IO has ended. Answers the tenant's credit.
+    /// A submitted IO has ended. Returns the tenant's credit.
     #[inline]
     pub(crate) fn on_completion(&mut self, io: &Io) -> Credit {
         let id = io.tenant;
@@ -472,7 +472,7 @@ impl<R: Rules> Drr<R> {
         self.settle(id);
     }
 
-    /// What the tenant has in the SSD, as the scheduler counts it.
+    /// The tenant's IOs in the SSD, as the scheduler counts them.
     pub(crate) fn held_mut(&mut self, id: TenantId) -> Option<(&mut R, &mut R::Held)> {
         let tenant = self.tenants.get_mut(id.index())?;
         Some((&mut self.rules, &mut tenant.held))
@@ -485,7 +485,7 @@ impl<R: Rules> Drr<R> {
         self.rules.on_overdue(id, &mut tenant.held, waits);
     }
 
-    /// How many IOs the tenant may have outstanding. With a reservation the tenant may have all of the SSD's room: with the credit
+    /// Number of IOs that the tenant may have outstanding. With a reservation the tenant may have all of the SSD's room: with the credit
     /// of its own it could not ask for what it was promised.
     #[inline]
     pub(crate) fn credit(&self, id: TenantId) -> Credit {

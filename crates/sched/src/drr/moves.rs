@@ -1,4 +1,4 @@
-//! How tenants move between the lists of the round.
+//! Moves of tenants between the lists of the round.
 //!
 //! Whatever changes a tenant's queue, room or share ends here: `settle` puts the tenant where it belongs; `enter` and `leave`
 //! are the two cases of nearly every IO of a short queue. Around them are the three reasons to be out of the round

@@ -118,7 +118,7 @@ impl ClassQueues {
         io
     }
 
-    /// Removes the IOs for which `gone` answers true; asks in class order, within a class in order of arrival.
+    /// Removes the IOs for which `gone` returns true; asks in class order, within a class in order of arrival.
     pub(super) fn withdraw(&mut self, gone: &mut dyn FnMut(&Io) -> bool) {
         for class in 0..Priority::CLASSES {
             self.classes.take_all(class, &mut *gone);

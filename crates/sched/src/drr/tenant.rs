@@ -13,7 +13,7 @@ use units::{Bytes, Instant};
 #[derive(Clone, Debug)]
 pub(super) struct Tenant<H> {
     pub queue: ClassQueues,
-    /// What it has in the SSD, as the scheduler counts it.
+    /// Its IOs in the SSD, as the scheduler counts them.
     pub held: H,
     /// The cost that it may still submit in this round.
     pub deficit: Bytes,
@@ -38,7 +38,7 @@ struct Meters {
 /// A larger IO counts as several where IOs are promised.
 const IO: Bytes = Bytes::kib(4);
 
-/// How many IOs this many bytes count as where IOs are promised.
+/// Number of IOs that this many bytes count as where IOs are promised.
 #[inline]
 pub(crate) fn ios(length: Bytes) -> u64 {
     length.0.div_ceil(IO.0)

@@ -376,7 +376,7 @@ fn turn_over_room_of_one(round: &mut Round<impl Rules>, times: usize) -> usize {
     submitted
 }
 
-/// How many IOs the first of two tenants submits, while those of the second never end.
+/// Number of IOs that the first of two tenants submits, while those of the second never end.
 fn submitted_by_one_beside_a_stuck_tenant(mut round: Round<impl Rules>, room: usize) -> usize {
     round.reads(ONE, Bytes::kib(128), 1000);
     round.reads(TWO, Bytes::kib(128), 1000);

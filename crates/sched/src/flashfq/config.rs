@@ -1,4 +1,4 @@
-//! What FlashFQ must know of an SSD: the cost of an IO, and how far tenants may be apart.
+//! Facts about an SSD that FlashFQ needs: the cost of an IO, and how far tenants may be apart.
 //!
 //! A cost is *device time*: for how long an IO occupies an SSD that is busy with nothing but its like, which is the inverse of
 //! the IOs per second at saturation. So the costs of all that a saturated SSD completes in a second add up to a second, and
@@ -37,7 +37,7 @@ pub struct FlashfqConfig {
     pub depth: u32,
     /// T: device time by which a tenant may be ahead of the active tenant that has progressed least.
     pub throttle: Nanos,
-    /// How long a tenant whose last IO has completed is taken to be active still.
+    /// Time for which a tenant is taken to be active after its last IO has completed.
     pub anticipation: Nanos,
 }
 
@@ -47,7 +47,7 @@ impl FlashfqConfig {
         if kind.pays_as_write() { self.writes.of(length) } else { self.reads.of(length) }
     }
 
-    /// What is wrong with these constants, in words, if anything.
+    /// A fault of these constants, in words, if there is one.
     pub fn check(&self) -> Result<(), &'static str> {
         const HOUR: Nanos = Nanos::secs(3600);
         let is_cost = |cost: &LinearCost| {

@@ -170,7 +170,7 @@ impl Flashfq {
         }
     }
 
-    /// So many IOs of a tenant have left its queue unserved.
+    /// Takes off this many IOs of a tenant that have left its queue unserved.
     fn on_withdrawn(&mut self, now: Instant, id: TenantId, withdrawn: usize) {
         let tenant = &self.tenants[id.index()];
         let (is_empty, in_flight, key) =

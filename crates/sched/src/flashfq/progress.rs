@@ -1,4 +1,4 @@
-//! How far each tenant has come, in virtual time.
+//! Progress of each tenant, in virtual time.
 //!
 //! A tenant's *progress* is the start tag of its next IO: of the one at the head of its queue, or of the one it would send now.
 //! It grows by cost/weight with every IO dispatched, and with the clock while the next IO is merely expected: thinking is
@@ -59,7 +59,7 @@ impl MovingTag {
 pub(super) struct Progress {
     /// Those with something queued or in flight.
     busy: BTreeSet<(Tag, TenantId)>,
-    /// Those of which something is expected, until when.
+    /// Tenants of which IOs are expected, until when.
     expected: BTreeSet<(MovingTag, TenantId, Instant)>,
     /// The largest progress of a tenant that left.
     latest: Tag,
@@ -98,7 +98,7 @@ impl Progress {
         self.expected.insert((tag, tenant, until));
     }
 
-    /// Nothing is expected of it any more. Answers how far it has come.
+    /// Nothing is expected of it any more. Returns its progress.
     pub(super) fn expect_no_more(
         &mut self,
         now: Instant,

@@ -1,7 +1,7 @@
 //! The dual token bucket: when may an IO go?
 //!
 //! Tokens come in at `target_rate` and are split between reads and writes by the write cost `c`, so that an SSD which finds
-//! a written byte that costs `c` times as much is offered `c` read bytes for each. What one bucket cannot hold, the other gets.
+//! a written byte that costs `c` times as much is offered `c` read bytes for each. The other bucket gets the overflow of one.
 //!
 //! ```text
 //!                        ┌─ c/(1+c) ─► [ read tokens  ] ── a read pays its length
@@ -30,7 +30,7 @@ use units::{ByteRate, Bytes, Instant, Nanos};
 /// Billionths of a byte in a byte.
 const NANO: i128 = 1_000_000_000;
 
-/// How fast tokens come in and how they are split.
+/// Rate of tokens, and their split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
     /// Tokens per second, both buckets together. Never zero.
@@ -63,7 +63,7 @@ pub(super) struct DualBucket {
     /// Tokens in billionths of a byte; negative while in debt.
     read: i128,
     write: i128,
-    /// What the last split left over for the read bucket, in `1 / pace.parts()` of a billionth of a byte.
+    /// Remainder of the last split for the read bucket, in `1 / pace.parts()` of a billionth of a byte.
     remainder: u64,
     updated: Instant,
 }

@@ -1,6 +1,6 @@
 //! Every constant of Gimbal as published, with its source: the paper, or the authors' released prototype where the paper gives none.
 //!
-//! What belongs to the device comes from a profile file ([`DeviceConstants`]).
+//! Constants of the device come from a profile file ([`DeviceConstants`]).
 
 use crate::device::first_wrong;
 use crate::drr::RoundConfig;
@@ -11,7 +11,7 @@ use units::{ByteRate, Bytes, Nanos};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Halvings(pub u32);
 
-/// What happens to other IOs while the bucket of the one whose turn it is cannot pay.
+/// Treatment of other IOs while the bucket of the one whose turn it is cannot pay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GimbalOrder {
     /// All wait behind it (the paper's text, §3.3).
@@ -24,7 +24,7 @@ pub enum GimbalOrder {
 /// Gimbal's constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GimbalConfig {
-    /// What is known about the SSD.
+    /// Constants of the SSD.
     pub device: DeviceConstants,
 
     /// `target_rate` at start. Release: 1000 MiB/s.
@@ -42,14 +42,14 @@ pub struct GimbalConfig {
     /// few times the latency of an overloaded SSD.
     pub completion_idle_max: Nanos,
 
-    /// Who waits for the buckets.
+    /// Scope of the wait for the buckets.
     pub order: GimbalOrder,
     /// Depth of each of the two token buckets. Paper §3.3 and Appendix C.1: 256 KiB.
     pub bucket_depth: Bytes,
 
     /// δ, by how much the write cost falls in a good period. Paper §3.4: 0.5.
     pub write_cost_step: Cost,
-    /// How often the write cost is reconsidered. Release: 100 ms.
+    /// Interval at which the write cost is reconsidered. Release: 100 ms.
     pub write_cost_period: Nanos,
 
     /// Weighted size at which a virtual slot closes; the IO that fills it may overshoot. Paper §3.5: 128 KiB.
@@ -86,7 +86,7 @@ impl GimbalConfig {
         GimbalConfig { order: GimbalOrder::Text, ..GimbalConfig::published(device) }
     }
 
-    /// What is wrong with these constants, in words, if anything.
+    /// A fault of these constants, in words, if there is one.
     pub fn check(&self) -> Result<(), &'static str> {
         self.device.check()?;
         self.round.check()?;

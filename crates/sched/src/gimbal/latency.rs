@@ -64,7 +64,7 @@ impl LatencyMonitor {
         }
     }
 
-    /// An IO completed after `latency` inside the SSD. Answers the state that this leaves.
+    /// An IO completed after `latency` inside the SSD. Returns the state that this leaves.
     #[inline]
     pub(crate) fn on_latency(&mut self, latency: Nanos) -> Congestion {
         let latency = fixed(latency);

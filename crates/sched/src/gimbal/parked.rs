@@ -8,7 +8,7 @@
 //!
 //! An IO in the line has its slot, and its deficit is charged. So a tenant can have no more IOs here than its slots hold.
 //!
-//! Holds: an IO that is taken back leaves no hole that anybody waits for (`the_line_keeps_its_order`).
+//! Holds: an IO that is taken back leaves no hole that an IO waits for (`the_line_keeps_its_order`).
 //! Elsewhere: their IOs are in the queues of their tenants (`drr/parking.rs`).
 //! From the authors' release; the paper's text has it otherwise (`GimbalOrder`). It polls every millisecond; here every wait names its instant.
 
@@ -30,7 +30,7 @@ pub(super) struct Parked {
 }
 
 impl Parked {
-    /// Nobody waits.
+    /// No IO waits.
     pub(super) fn new() -> Parked {
         Parked { line: VecDeque::new(), first: 0, is_open: true, asked_for: None }
     }

@@ -1,7 +1,7 @@
-//! What io.cost must be told of an SSD: its cost model, and what quality of service it is to keep.
+//! Settings of io.cost for an SSD: its cost model, and the quality of service to keep.
 //!
 //! A cost is *device time*: a base for every IO and as much for every page of 4 KiB. An SSD that does nothing else fits a second of it into a second.
-//! The six figures are those of the kernel's file `io.cost.model`, which the kernel's tool measures one stream at a time; so a mix may cost more, or
+//! The six figures are from the kernel's file `io.cost.model`, which the kernel's tool measures one stream at a time; so a mix may cost more, or
 //! less, than its parts: `vrate` is for that.
 
 use crate::IoKind;
@@ -12,7 +12,7 @@ const PAGE: u64 = 4096;
 /// Parts of a nanosecond in which device time is counted.
 pub(super) const FRACTION_BITS: u32 = 16;
 
-/// What one direction does at most.
+/// Maximum rates of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoCostRates {
     /// In large pieces, one after the other.
@@ -42,11 +42,11 @@ impl IoCostRates {
 pub struct IoCostQos {
     /// This part of reads, per cent, should take at most `read_latency`; 100 or less, 0 to ignore it.
     pub read_percent: u8,
-    /// How long a read may take.
+    /// Latency target of reads.
     pub read_latency: Nanos,
     /// The same for writes.
     pub write_percent: u8,
-    /// How long a write may take.
+    /// Latency target of writes.
     pub write_latency: Nanos,
     /// Device time per time, per cent: at least.
     pub vrate_min: u32,
@@ -65,7 +65,7 @@ impl IoCostQos {
         vrate_max: 150,
     };
 
-    /// How often it is judged: long enough for a number of IOs.
+    /// Interval of judgements: long enough for a number of IOs.
     pub(super) fn period(&self) -> Nanos {
         let (percent, latency) = if self.read_latency >= self.write_latency {
             (self.read_percent, self.read_latency)
@@ -80,9 +80,9 @@ impl IoCostQos {
 /// io.cost's constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoCostConfig {
-    /// What the SSD reads.
+    /// Rates of reads.
     pub reads: IoCostRates,
-    /// What it writes.
+    /// Rates of writes.
     pub writes: IoCostRates,
     /// When it does too much.
     pub qos: IoCostQos,
@@ -106,7 +106,7 @@ impl IoCostConfig {
         base + page * u128::from((length.0 / PAGE).max(1))
     }
 
-    /// What its size alone takes.
+    /// Device time of its size alone.
     pub(super) fn size_cost(&self, kind: IoKind, length: Bytes) -> Nanos {
         let page = match kind {
             IoKind::Read => self.reads.coefficients().page,

@@ -17,8 +17,8 @@
 //!        hold the rest back.
 //! Elsewhere: what an IO costs is `config`, how fast time passes is `vrate`, what a tenant gives away is `tenant`.
 //! Source: Linux's documentation of `io.cost.model` and `io.cost.qos`, and the controller's behaviour in 5.x. Ours: tenants are one level of
-//!         control groups. A scheduler here sees no addresses, so every IO costs what a random one does. What is given away is found as before Linux 5.10, which solves
-//!         for it exactly. Left out: merges, debts (of IOs that must not wait: swapping, journals), and what the kernel guesses of a drive that nobody measured.
+//!         control groups. A scheduler here sees no addresses, so every IO costs what a random one does. The share given away is found as before Linux 5.10, which solves
+//!         for it exactly. Left out: merges, debts (of IOs that must not wait: swapping, journals), and what the kernel guesses of a drive that was not measured.
 
 mod config;
 mod tenant;
@@ -54,7 +54,7 @@ pub struct IoCost {
     /// When this period began, and what device time it was then.
     began: Instant,
     device: i128,
-    /// Whether somebody is active; otherwise periods do not end.
+    /// Whether any tenant is active; otherwise periods do not end.
     runs: bool,
     /// Weights of the active tenants, in parts, as far as they are in use.
     in_use: u128,
@@ -220,7 +220,7 @@ impl IoCost {
         }
     }
 
-    /// Looks at what each tenant has used. Answers how many have too little, who has too much, and how many have old IOs in the SSD.
+    /// Looks at what each tenant has used. Returns how many have too little, which have too much, and how many have old IOs in the SSD.
     fn take_stock(&mut self, device: i128) -> (usize, Vec<TenantId>, usize) {
         let passed = device - self.device;
         let least = device - self.of_period(BUDGET_PER_CENT);

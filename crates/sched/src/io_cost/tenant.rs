@@ -11,7 +11,7 @@ pub(super) const WEIGHT_BITS: u32 = 16;
 const REMEMBERED: usize = 3;
 /// Periods that must be, before anything is given away.
 const REMEMBERED_MIN: usize = 2;
-/// What is kept of a share in use: a quarter and a fiftieth more than is used. Less than a thirty-third is not worth giving.
+/// Part of a share in use that is kept: a quarter and a fiftieth more than is used. Less than a thirty-third is not worth giving.
 const KEPT_PER_CENT: u64 = 125;
 const KEPT_MORE: u64 = WHOLE / 50;
 const GIVEN_MIN: u64 = WHOLE / 33;
@@ -49,11 +49,11 @@ impl Account {
         self.cursor == self.ended
     }
 
-    /// Counts the device time that it used in a period of `of`, at `share` of the SSD. Answers the share that this was.
+    /// Counts the device time that it used in a period of `of`, at `share` of the SSD. Returns the share that this was.
     pub(super) fn count(&mut self, until: i128, share: u64, of: i128) -> u64 {
         let moved = (until - self.counted).max(0);
         self.counted += moved;
-        // What is in the SSD for long is in use.
+        // IOs that are in the SSD for long use it.
         let moved = moved.max(self.cursor - self.ended);
         let used = (moved * i128::from(share)) / of.max(1) + i128::from(moved > 0);
         let used = u64::try_from(used).unwrap_or(u64::MAX).min(WHOLE);
@@ -64,7 +64,7 @@ impl Account {
         used
     }
 
-    /// The share to be left to one that used so much of `share`; `None` if it has not much too much.
+    /// The share to be left to one that used this much of `share`; `None` if it has not much too much.
     pub(super) fn surplus(used: u64, share: u64) -> Option<u64> {
         let kept = Account::kept(used);
         (kept + GIVEN_MIN <= share).then_some(kept)

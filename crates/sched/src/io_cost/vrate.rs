@@ -1,4 +1,4 @@
-//! How fast device time passes: faster while somebody waits though the SSD keeps up, slower while it does not.
+//! Speed of device time: faster while a tenant waits though the SSD keeps up, slower while it does not.
 //!
 //! ```text
 //!   late, or IOs wait for requests                           busy level up by 1 a period, from 0     vrate down by 0 … 16 %, the more the longer
@@ -19,7 +19,7 @@ const MARGIN_PER_CENT: u64 = 75;
 /// Bounds that hold whatever was asked for: 1 % and 10,000 %.
 const LEAST: u64 = 10_000;
 const MOST: u64 = 100_000_000;
-/// Busy levels from which on vrate changes by so many per cent a period.
+/// Busy levels from which on vrate changes by this many per cent a period.
 const STEPS: [(u32, u64); 5] = [(48, 16), (40, 8), (32, 4), (16, 2), (4, 1)];
 
 /// The control loop.
@@ -40,7 +40,7 @@ struct InTime {
     late: u64,
 }
 
-/// What a period was like.
+/// Result of a period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Period {
     pub(super) length: Nanos,
@@ -110,7 +110,7 @@ impl Vrate {
         }
     }
 
-    /// Nobody is active any more.
+    /// Ends the period: no tenant is active any more.
     pub(super) fn rest(&mut self) {
         self.busy = 0;
     }

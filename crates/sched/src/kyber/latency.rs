@@ -1,4 +1,4 @@
-//! How late the IOs of a domain were, against the domain's target: counts in quarters of the target.
+//! Lateness of a domain's IOs against the domain's target: counts in quarters of the target.
 //!
 //! A percentile is asked for after 500 IOs, or a second after it was first asked for in vain; asking for it forgets them.
 

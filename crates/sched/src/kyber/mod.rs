@@ -1,4 +1,4 @@
-//! Kyber: reads and writes have tokens, and whoever is in time has fewer of them while somebody is late.
+//! Kyber: reads and writes have tokens, and a domain that is in time has fewer of them while another is late.
 //!
 //! ```text
 //!   domain     tokens at most   batch   target        an IO needs a token of its domain until it ends; domains take turns by batches,
@@ -44,9 +44,9 @@ pub struct KyberConfig {
     pub depth: u32,
     /// The most tokens of reads, writes and others. Never zero.
     pub tokens: [u32; DOMAINS],
-    /// How long a read may take.
+    /// Latency target of reads.
     pub read_target: Nanos,
-    /// How long a write may take.
+    /// Latency target of writes.
     pub write_target: Nanos,
 }
 
@@ -67,7 +67,7 @@ pub struct Kyber {
     config: KyberConfig,
     requests: Requests<DOMAINS>,
     domains: [Domain; DOMAINS],
-    /// Whose turn it is.
+    /// The domain whose turn it is.
     turn: usize,
     /// IOs of its batch so far.
     batched: u32,

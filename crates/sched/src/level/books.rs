@@ -1,9 +1,9 @@
-//! What each tenant does: its kind of work, and whether it takes all that it can get.
+//! Activity of each tenant: its kind of work, and whether it takes all that it can get.
 //!
 //! A tenant is *busy* if it would take more than it gets: its IOs wait in the switch, or it sends an IO whenever one has ended. And it must
 //! have several IOs outstanding, or get its fair share. Every other tenant asks for less than its share. There is no need to measure its
 //! kind of work, and no gain in keeping it waiting during a probe. (A tenant whose IOs come at random has many outstanding, too, on an
-//! SSD that others keep busy: `closed_loop` tells it.)
+//! SSD that others keep busy: `closed_loop` can tell.)
 //!
 //! A period is short, and where many share a slow SSD a tenant is not served in each. One that was busy and has IOs outstanding still is.
 //!
@@ -41,14 +41,14 @@ struct Book {
     /// Device time served in this period.
     served: u64,
     weight: u32,
-    /// What IOs that arrived in this period found outstanding.
+    /// Outstanding IOs that those of this period found at arrival.
     outstanding: ClosedLoop,
     /// IOs that went to the SSD in this period, and how often that left the tenant with nothing to wait in the switch.
     submitted: u64,
     emptied: u64,
     /// The judged period in which it was last found busy.
     busy_in: u64,
-    /// How often it seemed to be busy in the last judged periods.
+    /// Number of the last judged periods in which it seemed to be busy.
     seemed: u8,
     /// Periods in a row in which it was busy and not served.
     unserved: u8,
@@ -67,14 +67,14 @@ impl Book {
     }
 }
 
-/// What the busy tenants of one kind were served, and their weights.
+/// Service of the busy tenants of one kind, and their weights.
 #[derive(Clone, Copy, Debug, Default)]
 struct Served {
     time: u64,
     weight: u64,
 }
 
-/// What is served in excess of fair shares. A part of [`UNEVEN`] is no excess: a period is short.
+/// Service in excess of fair shares. A part of [`UNEVEN`] is no excess: a period is short.
 fn excess(kinds: &[Served]) -> u64 {
     let all = |part: fn(&Served) -> u64| kinds.iter().map(|kind| u128::from(part(kind))).sum::<u128>();
     let (time, weights) = (all(|kind| kind.time), all(|kind| kind.weight).max(1));

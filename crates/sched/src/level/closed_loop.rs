@@ -16,7 +16,7 @@ const MOST_LEAST: u64 = 8;
 /// And if it was there fewer times.
 const TIMES_LEAST: u64 = 32;
 
-/// How many of its own outstanding the IOs of a tenant found when they arrived.
+/// Numbers of its own outstanding IOs that a tenant's IOs found at arrival.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClosedLoop {
     arrived: u64,
@@ -44,12 +44,12 @@ impl ClosedLoop {
         }
     }
 
-    /// How many outstanding the IOs found, summed up, and how many IOs.
+    /// Sum of the outstanding IOs that the IOs found, and number of these.
     pub(super) fn found(&self) -> [u64; 2] {
         [self.found, self.arrived]
     }
 
-    /// Whether the IOs found at least so many halves on average.
+    /// Whether the IOs found at least this many halves on average.
     #[inline]
     pub(super) fn is_deeper_than(&self, halves: u64) -> bool {
         self.found * 2 > self.arrived * halves

@@ -83,7 +83,7 @@ pub(super) struct Depth {
     /// Whether the last comparison, in the other direction, found nothing either.
     settled: bool,
     rest: u32,
-    /// What the last comparisons cost that found nothing, in periods of full service, times [`ONE`].
+    /// Cost of the last comparisons that found nothing, in periods of full service, times [`ONE`].
     lost: u64,
     /// Whether it is the turn of the other limit.
     is_others_turn: bool,
@@ -143,7 +143,7 @@ impl Depth {
         LEAST.max(lately).max(before).min(MOST)
     }
 
-    /// A period has ended in which the dearest tenant's IOs were charged so much each.
+    /// Notes the charge of the dearest tenant's IOs in a period that has ended.
     pub(super) fn note_dearest(&mut self, dearest: Bytes) {
         self.dearest[0] = self.dearest[0].max(dearest);
         self.dearest_for += 1;
@@ -171,7 +171,7 @@ impl Depth {
         Bytes(other).clamp(self.least(), MOST)
     }
 
-    /// What was seen under different circumstances is no longer compared.
+    /// Drops comparisons with different circumstances.
     pub(super) fn restart(&mut self) {
         (self.is_others_turn, self.periods) = (false, 0);
         (self.served, self.span, self.beyond_reach) = ([0; 2], [0; 2], [0; 2]);
@@ -195,14 +195,14 @@ impl Depth {
         (self.rest, self.lost, self.settled) = (0, 0, false);
     }
 
-    /// Goes on from a limit under which so much is served per time, in parts of 2²⁰.
+    /// Goes on from a limit with this service per time, in parts of 2²⁰.
     pub(super) fn begin_at(&mut self, limit: Bytes, best: u64) {
         self.reprice();
         (self.limit, self.best, self.coarse) = (limit, best, false);
     }
 
     /// A period has ended: `served` is the useful device time that was served in `span`; `is_beyond_reach`: a busy tenant had all its IOs
-    /// in the SSD. Answers whether the limit is higher or lower from now on.
+    /// in the SSD. Returns whether the limit is higher or lower from now on.
     pub(super) fn on_period(&mut self, served: u64, span: u64, is_beyond_reach: bool) -> Option<Ordering> {
         if self.rest > 0 {
             self.rest -= 1;
@@ -273,7 +273,7 @@ impl Depth {
     }
 }
 
-/// What `part` is of `whole`, at most all of it, in parts of [`ONE`].
+/// Ratio of `part` to `whole`, at most all of it, in parts of [`ONE`].
 fn part_of(part: u64, whole: u64) -> u64 {
     if part >= whole { ONE } else { (u128::from(part) * u128::from(ONE) / u128::from(whole)) as u64 }
 }
@@ -351,7 +351,7 @@ mod tests {
         assert!(all >= 4000 * 1_000_000 / 100 * 97, "{all} of 4,000,000,000");
     }
 
-    /// Runs with a few per cent of noise on what is served, while other tenants become busy every so many periods. Answers what part was served at the end.
+    /// Runs with a few per cent of noise on what is served, while other tenants become busy every so many periods. Returns what part was served at the end.
     fn disturbed(every: u32, knee: u64, noise: u64, limit: Bytes) -> f64 {
         let (mut depth, mut random) = (Depth { limit, ..Depth::new() }, 1u64);
         let mut served_late = 0;

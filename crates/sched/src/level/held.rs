@@ -35,7 +35,7 @@ impl Held {
         self.tenants > 0 && self.waits[id.index()]
     }
 
-    /// Whether anybody of this class waits.
+    /// Whether any tenant of this class waits.
     pub(super) fn waits(&self, class: usize) -> bool {
         !self.queues[class].is_empty()
     }

@@ -29,7 +29,7 @@ use crate::view::TimeInFlightView;
 use crate::{Credit, Io, Mark};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 
-/// How much may be in flight, counted in bytes of large reads as costs are.
+/// Limits on what is in flight, counted in bytes of large reads as costs are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InFlightLimits {
     /// Where all read, or all write.
@@ -63,7 +63,7 @@ impl InFlightLimits {
         }
     }
 
-    /// What is wrong with these limits, in words, if anything.
+    /// A fault of these limits, in words, if there is one.
     pub fn check(&self) -> Result<(), &'static str> {
         let rules = [
             (
@@ -99,14 +99,14 @@ const fn size_of(bytes: u128) -> Bytes {
     Bytes(if bytes < least { least } else { bytes })
 }
 
-/// What was charged of an IO that was submitted with this note.
+/// Charge of an IO that was submitted with this note.
 fn charged(mark: Mark) -> Bytes {
     Bytes(u64::from(mark.0))
 }
 
 /// Fixed point: parts of a whole.
 const ONE: u64 = 1 << 16;
-/// How often the limit is reconsidered. As `fragmentation`: some ten times the latency of a loaded SSD.
+/// Interval at which the limit is reconsidered. As `fragmentation`: some ten times the latency of a loaded SSD.
 const PERIOD: Nanos = Nanos::millis(50);
 /// A period that was closed so late was mostly idle: all that was seen before it is forgotten.
 const PERIOD_LATEST: Nanos = Nanos::millis(100);
@@ -162,7 +162,7 @@ impl TimeInFlight {
         Bytes(self.limit.0 * PART_PER_SHARE)
     }
 
-    /// An IO completed. Answers whether the limit has changed.
+    /// An IO completed. Returns whether the limit has changed.
     #[inline]
     pub(super) fn on_completion(&mut self, now: Instant, limits: &InFlightLimits, io: &Io) -> bool {
         let charge = charged(io.mark).0;
@@ -202,7 +202,7 @@ impl TimeInFlight {
     }
 }
 
-/// What one tenant has in flight.
+/// One tenant's device time in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TenantTime {
     charged: Bytes,
@@ -229,7 +229,7 @@ impl TenantTime {
     #[inline]
     pub(super) fn is_held_to(&self, part: Bytes) -> bool {
         let usual = self.mean.max(MEAN_WEIGHT);
-        // What is credited falls short of the part by less than one IO: where that decides, nothing is divided.
+        // The credit falls short of the part by less than one IO: where that decides, nothing is divided.
         if self.charged.0 * 2 + usual / MEAN_WEIGHT + 1 < part.0 {
             return false;
         }
@@ -242,7 +242,7 @@ impl TenantTime {
         self.charged > Bytes::ZERO
     }
 
-    /// What this many IOs of the tenant's usual charge are charged.
+    /// Charge of this many IOs of the tenant's usual charge.
     #[inline]
     pub(super) fn usual(&self, ios: u64) -> Bytes {
         Bytes((self.mean * ios).div_ceil(MEAN_WEIGHT))

@@ -105,13 +105,13 @@ impl Kind {
         Bytes(SIZE_MIN << self.size())
     }
 
-    /// What is guessed for an IO of its size, in 64ths of a nanosecond.
+    /// Guess for an IO of its size, in 64ths of a nanosecond.
     pub(super) fn guess(self) -> u64 {
         let (length, reads) = (self.length(), self.reads());
         (reads * guess(IoKind::Read, length) + (4 - reads) * guess(IoKind::Write, length)) * 16
     }
 
-    /// What is guessed for 1024 bytes of it, in 64ths of a nanosecond.
+    /// Guess for 1024 bytes of it, in 64ths of a nanosecond.
     pub(super) fn guess_of_kib(self) -> u64 {
         self.guess() * 1024 / self.length().0
     }

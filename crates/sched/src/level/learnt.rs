@@ -1,4 +1,4 @@
-//! What Level has learnt of an SSD, in plain numbers: to be kept while nothing serves it, and told to the Level that serves it next.
+//! Learnt facts about an SSD, in plain numbers: to be kept while nothing serves it, and told to the Level that serves it next.
 //!
 //! It is taken as a belief, not as a truth (`prices`): every price is measured once before it counts as known, and the first that is found
 //! wrong takes all others with it that were not measured yet.
@@ -6,18 +6,18 @@
 use alloc::vec::Vec;
 use units::{Bytes, Nanos};
 
-/// What was learnt of an SSD.
+/// Learnt facts about an SSD.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Learnt {
     /// The kinds of work whose price is known.
     pub prices: Vec<LearntPrice>,
-    /// How long reads stayed in the SSD, by what else was in it.
+    /// Latencies of reads in the SSD, by what else was in it.
     pub reads: Vec<LearntReads>,
-    /// What the write buffer holds, as far as probes of writes have seen.
+    /// Size of the write buffer, as far as probes of writes have seen.
     pub buffer: Option<Bytes>,
 }
 
-/// How long reads of a size stayed in the SSD while others did so much.
+/// Latencies of reads of a size in the SSD at one level of load by others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearntReads {
     /// The most that such a read is long; longer ones are of the last class, 512 KiB.

@@ -8,7 +8,7 @@
 //!                  more                           [  ]     [  ]     [  ]    [  ]
 //! ```
 //!
-//! Of every period the first few reads are noted, of any tenant, so it costs next to nothing and is there before anybody has an objective. An objective squeezes others towards the upper left. So the bound can be kept
+//! Of every period the first few reads are noted, of any tenant, so it costs next to nothing and is there before any tenant has an objective. An objective squeezes others towards the upper left. So the bound can be kept
 //! if it is kept in a cell that an objective may bring the SSD to; and it cannot if it is missed in the least of them.
 //!
 //! Holds: a cell speaks only when it has seen enough (`nothing_is_said_of_what_was_hardly_seen`); it says what was seen there last
@@ -37,7 +37,7 @@ pub(super) const NOTED_SQUEEZED: u32 = 64;
 /// A bound is kept if it is kept with this many eighths of it.
 const KEPT: u64 = 7;
 
-/// What is known of a bound.
+/// Knowledge of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// It is kept where an objective may bring the SSD.
@@ -101,7 +101,7 @@ impl Cell {
             && self.longer(bound) * percentile.one_in() > 2 * (seen + percentile.one_in())
     }
 
-    /// The latency that one in so many is longer than.
+    /// The latency that one in this many is longer than.
     fn quantile(&self, one_in: u64) -> Nanos {
         let mut sorted = self.latencies.clone();
         let place = sorted.len().saturating_sub(1 + sorted.len() / one_in as usize);
@@ -114,7 +114,7 @@ impl LoadCurve {
         LoadCurve { cells: alloc::vec![Cell::default(); CELLS] }
     }
 
-    /// A read has ended, with so much device time in the SSD, while so many 1024ths of its time were written.
+    /// Notes a read that has ended, by the device time in the SSD and the 1024ths of its time that were written.
     #[cold]
     pub(super) fn note(&mut self, length: Bytes, in_flight: Bytes, written: u64, latency: Nanos) {
         let latency = u32::try_from(latency.0).unwrap_or(u32::MAX);
@@ -145,7 +145,7 @@ impl LoadCurve {
         Answer::Missed { least: least.quantile(percentile.one_in()), late, seen }
     }
 
-    /// What is worth being told to another Level: quantiles of what is known.
+    /// Latencies for another Level: quantiles of what is known.
     pub(super) fn learnt(&self) -> Vec<LearntReads> {
         let known = |index: &usize| self.cells[*index].is_known(Percentile::P99);
         let reads = |index: usize| {
@@ -162,7 +162,7 @@ impl LoadCurve {
         (0..CELLS).filter(known).map(reads).collect()
     }
 
-    /// What another Level has seen. It counts as just enough to be known, so what is seen here soon outweighs it.
+    /// Takes over what another Level has seen. It counts as just enough to be known, so what is seen here soon outweighs it.
     pub(super) fn tell(&mut self, reads: &[LearntReads]) {
         for reads in reads {
             let written = u64::from(reads.written) * 1024 / 100;

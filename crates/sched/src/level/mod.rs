@@ -1,5 +1,5 @@
-//! Level, this project's own and the default: equal service is an equal part of what the SSD can do for each tenant's kind of work. Nobody
-//! has to tell it anything of the SSD.
+//! Level, this project's own and the default: equal service is an equal part of what the SSD can do for each tenant's kind of work. It
+//! needs no constants of the SSD.
 //!
 //! ```text
 //!  on_arrival ─► drr: which IO is next ─► depth: is there device time for it? ─► Submit │ Idle
@@ -73,7 +73,7 @@ use rules::LevelRules;
 use search::Search;
 use units::{Bytes, Instant, Nanos, TenantId};
 
-/// How often the scheduler decides which tenants are busy, whether to probe, and whether the limit changes.
+/// Interval at which the scheduler decides which tenants are busy, whether to probe, and whether the limit changes.
 const PERIOD: Nanos = Nanos::millis(25);
 /// A period that ends later than this was mostly idle.
 const PERIOD_LATEST: Nanos = Nanos::millis(50);
@@ -153,7 +153,7 @@ impl Level {
             let (own, is_held) = (rules.books.kind(io.tenant) == kind, rules.is_held(io.tenant));
             let in_flight = rules.limit.view().in_flight;
             if let Some(probe) = rules.probe.as_mut() {
-                // What a reservation lets a tenant do that waits is work like that of tenants that do not wait.
+                // Work that a reservation lets a waiting tenant do is like that of tenants that do not wait.
                 let is_left_over = is_held && latency > probe.lasts(now);
                 let step = probe.on_completion(now, own, is_left_over, io, latency, in_flight);
                 self.take_step(step);
@@ -171,7 +171,7 @@ impl Level {
         }
     }
 
-    /// What a probe has seen changes how it goes on.
+    /// Takes the step of a probe after what it has seen.
     #[inline]
     fn take_step(&mut self, step: Step) {
         let rules = self.drr.rules_mut();

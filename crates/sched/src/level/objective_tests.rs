@@ -113,7 +113,7 @@ fn others_keep_their_least_however_strict_the_bound() {
     assert_eq!(state(&with).state, ObjectiveState::Lost);
 }
 
-/// What was seen of reads answers the next objective at once, also after a restart.
+/// Latencies that were seen answer the next objective at once, also after a restart.
 #[test]
 fn an_ssd_that_was_seen_answers_at_once() {
     let mut ssd = ssd(None);

@@ -22,9 +22,9 @@ pub(super) const ONE: u64 = 1 << 20;
 const PERIODS: u32 = 16;
 /// Periods of a trial; the last half of them counts.
 const TRIAL: u32 = 16;
-/// Less is served than this part of the time: it may be patience that costs so much.
+/// Patience may be the cause if less than this part of the time is served.
 const LITTLE: [u64; 2] = [1, 2];
-/// It does if a trial without it serves so many times as much.
+/// Patience is the cause if a trial without it serves this many times as much.
 const GAIN: u64 = 2;
 /// Periods without a trial, or without patience, at first and at most.
 const PAUSE: u32 = 320;
@@ -37,7 +37,7 @@ enum State {
     Impatient,
 }
 
-/// What was served in some periods, and how long these were.
+/// Service in some periods, and their length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Served {
     time: u64,
@@ -62,7 +62,7 @@ pub(super) struct Patience {
     /// Periods in this state that counted.
     periods: u32,
     served: Served,
-    /// What was served before the trial.
+    /// Service before the trial.
     patient: u64,
     /// Periods until the next trial, or of impatience.
     rest: u32,
@@ -164,7 +164,7 @@ mod tests {
 
     const SPAN: u64 = 25_000_000;
 
-    /// An SSD that serves these parts of its time, in hundredths, with patience and without; how often it was patient, of so many periods.
+    /// An SSD that serves these parts of its time, in hundredths, with patience and without; number of patient periods, of this many.
     fn run(patience: &mut Patience, served: [u64; 2], periods: u32) -> [u32; 2] {
         let mut seen = [0; 2];
         for _ in 0..periods {

@@ -19,7 +19,7 @@
 //! than both together; and reads take no longer than a kind of which they are a part, or than writes of 64 KiB and more. The last is
 //! what tells of one tenant that reads in sequence: its IOs may all wait for one part of the SSD, and those of several would not.
 //!
-//! What is seen of a kind whose tenants went away before a probe was over has wide bounds. If what is known lies between them, they change nothing.
+//! The price of a kind whose tenants went away before a probe was over has wide bounds. If what is known lies between them, they change nothing.
 //!
 //! An SSD that stalls in bursts may be seen between two of them, or in one. So a measurement that is far from what is believed replaces it only when
 //! the next one is as far off in the same direction. Where the SSD seems to have changed, one is enough for work that writes.
@@ -52,25 +52,25 @@ const SCALE_MAX: u64 = ONE * 4096;
 const MEMORY: u32 = 4;
 /// A measurement this far from what was believed (one in three) is a new truth, not noise, if the next one confirms it.
 const DIFFERS: u64 = 3;
-/// That reads take longer is believed when it was seen so often in a row: it may be the SSD's own work after writes.
+/// Times in a row that reads must seem to take longer to be believed: it may be the SSD's own work after writes.
 const SLOW_TIMES: u32 = 4;
 /// The parts of a kind that reads and writes may take this part more together than one after the other.
 const PARTS_MORE: u128 = 12;
-/// What other kinds say of a kind is wrong by a quarter at most.
+/// Conclusions from other kinds are wrong by a quarter at most.
 const KINDS_DIFFER: u64 = 4;
 /// A price that changed by less is the same price.
 const CHANGED: u64 = 32;
 
-/// What is known of one kind.
+/// Knowledge of one kind.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     /// As scales.
     took: Took,
-    /// How often it was measured since it was last found different; at most [`MEMORY`].
+    /// Number of measurements since it was last found different; at most [`MEMORY`].
     measured: u32,
     /// It was told and never measured; told counts as measured once.
     is_told: bool,
-    /// How often in a row it has seemed to be much more expensive.
+    /// Times in a row that it has seemed to be much more expensive.
     slow: u32,
     /// The last measurement, if it was far from what is believed.
     unconfirmed: Option<Took>,
@@ -81,18 +81,18 @@ struct Known {
 impl Known {
     const NOTHING: Known = Known::new(Took::exactly(0), 0);
 
-    /// Measured so often.
+    /// Measured this many times.
     const fn new(took: Took, measured: u32) -> Known {
         Known { took, measured, is_told: false, slow: 0, unconfirmed: None, is_doubted: false }
     }
 }
 
-/// What a measurement has changed.
+/// Changes by a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
     /// The price of the kind, by more than one in [`CHANGED`].
     pub(super) price: bool,
-    /// What was told of it was wrong, so all that was told and not measured is forgotten.
+    /// The told price was wrong, so all that was told and not measured is forgotten.
     pub(super) told: bool,
 }
 
@@ -117,18 +117,18 @@ impl Prices {
         Bytes(((guess(kind, length) * self.scales[work.index()]) >> 16).max(1))
     }
 
-    /// What is guessed to take this long, at the price of this kind.
+    /// Device time, at the price of this kind, of work that is guessed to take this long.
     pub(super) fn of_guessed(&self, work: Kind, guessed: Bytes) -> Bytes {
         Bytes(((u128::from(guessed.0) * u128::from(self.scales[work.index()])) >> 16) as u64)
     }
 
-    /// How long the SSD takes for 1024 bytes that a tenant of this kind writes, ns; `None` if that was never measured.
+    /// Time of the SSD for 1024 bytes that a tenant of this kind writes, ns; `None` if that was never measured.
     pub(super) fn written_byte(&self, work: Kind) -> Option<u64> {
         let length = work.length();
         (self.measured(work) > 0).then(|| self.of(work, IoKind::Write, length).0 * 1024 / length.0)
     }
 
-    /// How often the kind was measured, up to [`MEMORY`].
+    /// Number of measurements of the kind, up to [`MEMORY`].
     pub(super) fn measured(&self, work: Kind) -> u32 {
         self.known[work.index()].measured
     }
@@ -166,7 +166,7 @@ impl Prices {
         let is_first = known.measured == 0 || told;
         // That was confirmed by each other.
         let is_slow = seems_slow && !work.writes();
-        // What was served has confirmed that something is different now.
+        // The service has confirmed that something is different now.
         let is_expected = core::mem::take(&mut known.is_doubted) && work.writes();
         if is_first || differs && (is_slow || is_expected) {
             *known = Known::new(took, 1);
@@ -209,7 +209,7 @@ impl Prices {
         }
     }
 
-    /// What another Level has learnt of the SSD.
+    /// Takes over what another Level has learnt of the SSD.
     pub(super) fn tell(&mut self, prices: &[LearntPrice]) {
         for price in prices {
             let kind = Kind::of_learnt(price);
@@ -219,7 +219,7 @@ impl Prices {
         self.fill_in();
     }
 
-    /// What is worth being told to another Level: what was measured often enough to be known, and what was told and never tried.
+    /// Prices for another Level: what was measured often enough to be known, and what was told and never tried.
     pub(super) fn learnt(&self, often: u32) -> Vec<LearntPrice> {
         let is_worth = |kind: &Kind| {
             let known = &self.known[kind.index()];
@@ -300,7 +300,7 @@ impl Prices {
     }
 
     /// The more of it is written, the longer it takes: the highest scale of a kind, as far as kinds of which more is written were
-    /// measured. Reads alone may take as long as beside writes, as data goes both ways at once; and small ones longer than writes.
+    /// measured. Reads alone may take as long as reads during writes, as data goes both ways at once; and small ones longer than writes.
     fn of_more_written(&self, kind: Kind) -> u64 {
         let others = Kind::all().filter(|other| {
             let are_large = kind.is_large() && other.is_large();

@@ -205,7 +205,7 @@ fn reads_that_seem_slower_than_writes_got_in_each_others_way() {
         "between 10.8 and 20 µs: {}",
         measure(seen, 16_000)
     );
-    // What is known is known: a write that is lost in the SSD's cache does not change it.
+    // Knowledge stays: a write that is lost in the SSD's cache does not change it.
     assert!(measure(Took::exactly(40_000), 16_000).abs_diff(40_000) < 10);
 }
 

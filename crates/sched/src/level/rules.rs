@@ -17,9 +17,9 @@ use units::{Bytes, TenantId};
 
 /// A tenant may have this many of its usual IOs in the SSD, whatever its part of the limit is. With fewer, the latency of an IO would make its share.
 const IOS_LEAST: u64 = 4;
-/// How much more device time a tenant may be served than the least-served one: 1 ms, as a byte is a nanosecond.
+/// Device time by which a tenant may be served more than the least-served one: 1 ms, as a byte is a nanosecond.
 const LAG_MAX: Bytes = Bytes(1_000_000);
-/// How far a tenant that comes back may be behind the least-served one.
+/// Device time by which a tenant that comes back may be behind the least-served one.
 const LAG_CATCH_UP: Bytes = LAG_MAX;
 
 /// Rules of one SSD's round.

@@ -48,7 +48,7 @@ impl Search {
 
     /// Skips a period that says nothing of the tenants' mix.
     pub(super) fn skip(&mut self, patience: &mut Patience) {
-        // What buffers still hold of a probe is not this mix's.
+        // Data of a probe that buffers still hold is not this mix's.
         self.depth.restart();
         patience.restart();
         self.watch.pause();

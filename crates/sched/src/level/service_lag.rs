@@ -51,21 +51,21 @@ use units::{Bytes, TenantId};
 /// highest cost) is far less than what is left of 64 bits.
 const VIRTUAL_TIME_MAX: Bytes = Bytes(1 << 62);
 
-/// What one tenant has been served.
+/// Service of one tenant.
 #[derive(Clone, Copy, Debug, Default)]
 struct Service {
     /// Cost / weight.
     bytes: Bytes,
-    /// What the division left over, in units of cost.
+    /// Remainder of the division, in units of cost.
     remainder: u64,
 }
 
 /// The service of all tenants, and which of them are ahead.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceLag {
-    /// How far above the virtual time a tenant may still submit.
+    /// Distance above the virtual time up to which a tenant may still submit.
     max: Bytes,
-    /// How far below the virtual time a tenant may come back.
+    /// Distance below the virtual time at which a tenant may come back.
     catch_up: Bytes,
     services: Vec<Service>,
     /// The service of those that compete.
@@ -123,7 +123,7 @@ impl ServiceLag {
         }
     }
 
-    /// Answers whether that is new.
+    /// Returns whether that is new.
     #[inline]
     fn compete(&mut self, id: TenantId, competes: bool) -> bool {
         // While it competes, its key is its service.
@@ -173,7 +173,7 @@ impl ServiceLag {
         self.services[id.index()] = Service::default();
     }
 
-    /// How far the virtual time lags behind the tenant's service.
+    /// Lag of the virtual time behind the tenant's service.
     #[inline]
     pub(crate) fn behind(&self, id: TenantId) -> Bytes {
         self.services[id.index()].bytes.saturating_sub(self.virtual_time)

@@ -13,16 +13,16 @@ use units::ByteRate;
 pub(super) struct Ssd {
     pub(super) policy: Level,
     pub(super) now: Instant,
-    /// What it has, since when and until when; extra reads, too.
+    /// Its IOs, since when and until when; extra reads, too.
     queue: VecDeque<(Result<Io, ExtraRead>, Instant, Instant)>,
     busy_until: Instant,
     pub(super) read: Nanos,
     pub(super) write: Nanos,
-    /// Tenant 0 asks so often, and not whenever an IO has ended.
+    /// Interval at which tenant 0 asks, and not whenever an IO has ended.
     pub(super) asks_every: Option<Nanos>,
     next_ask: Instant,
     pub(super) ended: [u64; 2],
-    /// How long each IO of tenant 0 took, from the arrival on.
+    /// Latency of each IO of tenant 0, from the arrival on.
     pub(super) stays: Vec<Nanos>,
     arrived: std::collections::HashMap<IoId, Instant>,
     longest_wait: Nanos,
@@ -87,7 +87,7 @@ impl Ssd {
         self.most_in_flight = self.most_in_flight.max(self.queue.len());
     }
 
-    /// Answers the IO that has ended, if it was no extra read.
+    /// Returns the IO that has ended, if it was no extra read.
     fn end(&mut self, what: Result<Io, ExtraRead>, outcome: Outcome) -> Option<Io> {
         match what {
             Ok(io) => _ = self.policy.on_completion(self.now, Done { io, outcome }),
@@ -171,7 +171,7 @@ fn one_tenant_may_have_more_in_the_ssd_than_it_needs() {
     ssd.most_in_flight = 0;
     ssd.run([0, 0], Nanos::secs(1));
     ssd.decide();
-    // More than any SSD needs for reads of 4 KiB. The rest waits in the switch, where it is in nobody's way.
+    // More than any SSD needs for reads of 4 KiB. The rest waits in the switch, where it delays no tenant.
     assert!((1200..1300).contains(&ssd.most_in_flight), "{}", ssd.most_in_flight);
 }
 

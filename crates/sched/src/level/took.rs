@@ -1,4 +1,4 @@
-//! How long an SSD would take for work of which it was seen only with few IOs.
+//! Time that an SSD would take for work of which it was seen only with few IOs.
 //!
 //! With few IOs the time per IO is a latency over their number, with many it is what the busiest part of the SSD takes for one. What
 //! lies between depends on the SSD. Two laws bound it, each from the time with all IOs of a kind and the time with about half of them:
@@ -14,7 +14,7 @@
 //! the least as the squared coefficient of variation says.
 //!
 //! Neither law holds where IOs of one tenant wait for each other, as those that it reads in sequence may, and IOs of several tenants
-//! would not. What is seen then looks like an SSD that has enough to do. Only what other kinds take can tell.
+//! would not. The result then looks like an SSD that has enough to do. Only what other kinds take can tell.
 //!
 //! Holds: an SSD that keeps one of the laws is within the bounds, at their ends (`the_laws_are_the_bounds`), and with as many IOs as all
 //!        would have there is nothing to infer (`what_all_do_is_known`).
@@ -54,7 +54,7 @@ impl Took {
             square * square / ONE
         };
         let over = |[one, other]: [u64; 2]| u128::from(one) * ONE / u128::from(other.max(1));
-        // 1 / (IOs in flight) was so many times as much.
+        // 1 / (IOs in flight) was this many times as much.
         let ratio = over(ios).clamp(ONE + ONE / 8, 8 * ONE);
         let part = over(part).min(ONE);
         let longer = over([fewer_nanos, own_nanos]).clamp(ONE, ratio);
@@ -66,7 +66,7 @@ impl Took {
         Took { lowest: lowest.min(least), ..Took::between(least.min(most), most) }
     }
 
-    /// Likely so many [`EIGHTHS`] of the way from the most to the least, in ratios: the bound that is further away comes nearer.
+    /// Likely this many [`EIGHTHS`] of the way from the most to the least, in ratios: the bound that is further away comes nearer.
     pub(super) fn leaning(self, eighths: u64) -> Took {
         let ratio = u128::from(self.least) * ONE / u128::from(self.most.max(1));
         let at = |eighths: u64| (u128::from(self.most) * power(ratio, eighths) / ONE) as u64;

@@ -11,7 +11,7 @@
 //!              └── usual ──┘     ▲
 //! ```
 //!
-//! What is served also depends on the limit on what is in the SSD. So with another limit nothing is usual for a while. But the search for
+//! Service also depends on the limit on what is in the SSD. So with another limit nothing is usual for a while. But the search for
 //! the limit takes no limit that serves much less, and a lower one does not serve more (`depth`). So what differs by a quarter from what was usual
 //! before is a change; after a higher limit, half as much again.
 //!
@@ -35,13 +35,13 @@ const LASTS: u32 = 3;
 /// A window weighs one part in this number at least.
 const MEMORY: u32 = 16;
 
-/// What is usual, and what was seen since.
+/// Usual service, and observations since.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Watch {
     /// The mean of the windows so far, and how many they were.
     usual: u64,
     windows: u32,
-    /// What was usual under the limit before; zero if nothing was. And whether that limit was lower.
+    /// Usual service under the limit before; zero if nothing was. And whether that limit was lower.
     before: u64,
     was_lower: bool,
     /// The window that has begun.
@@ -62,7 +62,7 @@ impl Watch {
 
     /// The limit is another one from now on.
     pub(super) fn on_limit(&mut self, is_higher: bool) {
-        // What has begun to differ did so under the limit before.
+        // A difference that has begun did so under the limit before.
         if self.differing == 0 {
             let (before, was_lower) = match self.windows >= LEAST {
                 true => (self.usual, is_higher),
@@ -77,7 +77,7 @@ impl Watch {
         (self.served, self.span, self.periods, self.skips) = (0, 0, 0, SETTLES);
     }
 
-    /// A period has ended in which this device time was served. Answers whether the SSD has changed.
+    /// A period has ended in which this device time was served. Returns whether the SSD has changed.
     pub(super) fn on_period(&mut self, served: u64, span: u64) -> bool {
         if self.skips > 0 {
             self.skips -= 1;
@@ -121,7 +121,7 @@ fn rate(served: u64, span: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Serves so much per thousand in each period; answers after how many periods a change is seen.
+    /// Serves this much per thousand in each period; returns after how many periods a change is seen.
     fn seen(watch: &mut Watch, per_mille: impl Fn(u32) -> u64, periods: u32) -> Option<u32> {
         (1..=periods).find(|period| watch.on_period(per_mille(*period) * 25_000, 25_000_000))
     }

@@ -10,7 +10,7 @@
 //!   heads with L ≤ now?   ─ yes ─► the smallest P goes, and its tenant's R tags are moved back  weight-based
 //! ```
 //!
-//! The first phase sees to reservations, the second divides the rest. What the second gives a tenant does not count against its reservation.
+//! The first phase sees to reservations, the second divides the rest. The service of the second does not count against its reservation.
 //! Arrival times and P tags are compared, so P tags must not run ahead of the clock for ever: when an idle tenant comes, all P tags are shifted so
 //! that the smallest one is now.
 //!
@@ -76,7 +76,7 @@ pub struct Mclock {
     config: MclockConfig,
     queues: Queues,
     tags: Vec<Tenant>,
-    /// What P tags were shifted back by, in all: those below are as if they had not been.
+    /// Sum by which P tags were shifted back: those below are as if they had not been.
     shift: i128,
     /// Heads by R, if their tenant has a reservation.
     reserved: BTreeSet<(i128, TenantId)>,
@@ -92,7 +92,7 @@ pub struct Mclock {
 struct Tenant {
     /// The tags of its last IO.
     last: Tags,
-    /// Those of the first that is queued.
+    /// Tags of the first queued IO.
     head: Option<Head>,
 }
 
@@ -106,7 +106,7 @@ struct Tags {
 #[derive(Clone, Copy, Debug)]
 struct Head {
     tags: Tags,
-    /// How far apart R tags are for an IO like this; `None` without a reservation.
+    /// Distance of R tags for an IO like this; `None` without a reservation.
     reserves: Option<i128>,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Account {
     credit: Parts,
     /// POS_LIMIT.
     saved_max: Parts,
-    /// What it gives when it reaches that.
+    /// Tokens that it gives when it reaches that.
     gift: Parts,
     /// NEG_LIMIT, as a positive number.
     debt_max: Parts,
@@ -38,7 +38,7 @@ impl Account {
         Account { rate: TokenRate(0), credit: Parts(0), saved_max: Parts(1), gift: Parts(1), debt_max }
     }
 
-    /// What it earns from now on.
+    /// Sets its earnings from now on.
     pub(super) fn set_rate(&mut self, config: &ReflexConfig, rate: TokenRate) {
         self.rate = rate;
         let saved = per_span(rate, config.round).0 * i128::from(config.saved_rounds);
@@ -46,7 +46,7 @@ impl Account {
         self.gift = Parts((saved * i128::from(config.donated_percent) / 100).max(1));
     }
 
-    /// What it earns per second.
+    /// Its earnings per second.
     pub(super) fn rate(&self) -> TokenRate {
         self.rate
     }
@@ -56,18 +56,18 @@ impl Account {
         self.gift
     }
 
-    /// How much it may still save.
+    /// Tokens that it may still save.
     pub(super) fn room(&self) -> Parts {
         Parts(self.saved_max.0 - self.credit.0)
     }
 
-    /// What it will have given away after `span` if it spends nothing.
+    /// Tokens that it will have given away after `span` if it spends nothing.
     pub(super) fn gives_in(&self, span: Nanos) -> Parts {
         let beyond = self.credit.0 + per_span(self.rate, span).0 - self.saved_max.0;
         if beyond < 0 { Parts(0) } else { Parts((1 + beyond / self.gift.0) * self.gift.0) }
     }
 
-    /// Time passes. Answers what it has given away.
+    /// Lets time pass. Returns the tokens that it has given away.
     pub(super) fn advance(&mut self, span: Nanos) -> Parts {
         let given = self.gives_in(span);
         self.credit.0 += per_span(self.rate, span).0 - given.0;
@@ -79,7 +79,7 @@ impl Account {
         self.credit.0 > -self.debt_max.0
     }
 
-    /// How long until it may spend; `None` if it never will.
+    /// Time until it may spend; `None` if it never will.
     pub(super) fn time_until_it_may(&self) -> Option<Nanos> {
         if self.may_spend() {
             return Some(Nanos::ZERO);

@@ -1,4 +1,4 @@
-//! How many tokens the SSD can spend per second, and whether another reservation fits.
+//! Tokens that the SSD can spend per second, and whether another reservation fits.
 //!
 //! The strictest bound on latency decides for all: the tokens per second that keep the SSD's 95th percentile below it.
 //! Latency-critical tenants reserve of these what their IOs will cost. With no such tenant the SSD is driven as hard as the
@@ -13,7 +13,7 @@ use crate::{Objective, Percentile, Refused};
 use units::Nanos;
 
 impl ReflexConfig {
-    /// What an objective costs, in tokens of mixed load per second of the scheduler's clock.
+    /// Cost of an objective, in tokens of mixed load per second of the scheduler's clock.
     pub fn reservation(&self, objective: &Objective) -> TokenRate {
         let Objective { slo, second } = objective;
         let reads = u128::from(slo.read_percent.min(100));

@@ -29,7 +29,7 @@ impl Parts {
     }
 }
 
-/// What `rate` earns in `span`.
+/// Earnings of `rate` in `span`.
 pub(super) fn per_span(rate: TokenRate, span: Nanos) -> Parts {
     Parts(i128::from(rate.0) * i128::from(span.0))
 }

@@ -1,4 +1,4 @@
-//! What ReFlex must know of an SSD: the cost of an IO in tokens, and how many tokens per second it can spend.
+//! Facts about an SSD that ReFlex needs: the cost of an IO in tokens, and how many tokens per second it can spend.
 //!
 //! A token is what a 4 KiB read costs while others write. The offline calibration finds how many tokens a write costs (the
 //! weight that makes the curves of latency against load overlap for all mixes of reads and writes) and reads the *supply* off
@@ -82,7 +82,7 @@ pub struct ReflexConfig {
     pub round: Nanos,
     /// POS_LIMIT in rounds: a latency-critical tenant that has saved what it earns in this many rounds donates. Paper: 3.
     pub saved_rounds: u32,
-    /// So much of POS_LIMIT it gives. Paper: 90 %.
+    /// Part of POS_LIMIT that it gives. Paper: 90 %.
     pub donated_percent: u8,
 }
 
@@ -108,13 +108,13 @@ impl ReflexConfig {
         }
     }
 
-    /// What an IO costs under mixed load: every 4 KiB it touches, as if it were aligned.
+    /// Cost of an IO under mixed load: every 4 KiB it touches, as if it were aligned.
     pub fn cost(&self, kind: IoKind, length: Bytes) -> Millitokens {
         let unit = if kind.pays_as_write() { self.write_cost } else { self.read_cost };
         Millitokens(length.0.div_ceil(COST_UNIT).saturating_mul(unit.0).min(IO_COST_MAX.0))
     }
 
-    /// What is wrong with these constants, in words, if anything.
+    /// A fault of these constants, in words, if there is one.
     pub fn check(&self) -> Result<(), &'static str> {
         let (first, last) = (self.supply.first(), self.supply.last());
         let rises = |pair: &[SupplyPoint]| {

@@ -15,7 +15,7 @@
 //! Holds: the named instant is the first at which anything can go (`tests/policies/every.rs`); decisions are those of a polling
 //!        model up to the length of its rounds (`tests/policies/reflex_naive.rs`); no IO is lost or reordered within a tenant.
 //! Elsewhere: costs are `config`; supply, reservations and refusals are `admission`; a latency-critical tenant's tokens are
-//!            `account`, those of the others `pool`.
+//!            `account`, the others' `pool`.
 //! Paper: ReFlex (Klimovic, Litz, Kozyrakis, ASPLOS 2017) §3.2, §4.3. Ours: [`Share::weight`](crate::Share) divides what is for
 //!        best-effort tenants; limits and reservations in bytes are ignored; within a tenant IOs go in order of arrival.
 
@@ -164,7 +164,7 @@ impl Reflex {
         self.pool.set_rate(TokenRate(rest));
     }
 
-    /// Looks whether anybody still writes, as far as one can see that.
+    /// Looks whether any tenant still writes, as far as can be seen.
     fn watch_writes(&mut self, now: Instant) {
         let ReadOnlyLoad::Observed(quiet) = self.config.read_only_load else { return };
         let is_quiet = self.last_write_at.is_none_or(|at| now.since(at) >= quiet);

@@ -31,7 +31,7 @@ impl Level {
         Level(self.0 + per_weight(cost, weight))
     }
 
-    /// What a tenant has had that can pay `cost` at `self`.
+    /// The state of a tenant that can pay `cost` at `self`.
     pub(super) fn before(self, cost: Parts, weight: u32) -> Level {
         Level(self.0 - per_weight(cost, weight))
     }
@@ -59,7 +59,7 @@ impl Pool {
         self.rate = rate;
     }
 
-    /// What a unit of weight has received.
+    /// Tokens that a unit of weight has received.
     pub(super) fn level(&self) -> Level {
         self.level
     }
@@ -90,13 +90,13 @@ impl Pool {
         self.rest = income % self.weights;
     }
 
-    /// Who can pay for its head now.
+    /// A tenant that can pay for its head now.
     pub(super) fn payable(&self) -> Option<TenantId> {
         let (due, _, tenant) = self.waiting.first()?;
         (*due <= self.level).then_some(*tenant)
     }
 
-    /// How long until a tenant can pay, given the donations; `None` if no tenant waits or no tokens will ever come in.
+    /// Time until a tenant can pay, given the donations; `None` if no tenant waits or no tokens will ever come in.
     pub(super) fn time_until_payable<'a>(
         &self,
         donors: impl Iterator<Item = &'a Account> + Clone,

@@ -1,4 +1,4 @@
-//! What every IO ever given to a scheduler should be doing, kept apart from the scheduler.
+//! Expected state of every IO ever given to a scheduler, kept apart from the scheduler.
 
 use crate::world::is_withdrawn;
 use sched::{Backlog, Io, IoId, Order, Policy};
@@ -67,7 +67,7 @@ impl Books {
         self.queued.iter().filter(|(_, queue)| !queue.is_empty()).map(|((tenant, _), _)| *tenant)
     }
 
-    /// What a scheduler that counts rightly says.
+    /// The backlog of a scheduler that counts rightly.
     pub(crate) fn backlog(&self) -> Backlog {
         let queued = self.queued.values().map(VecDeque::len).sum();
         Backlog { queued, in_flight: self.in_flight.len() }

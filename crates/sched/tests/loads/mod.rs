@@ -27,7 +27,7 @@ pub(crate) fn writer(length: Bytes, depth: u32) -> Load {
     Load { kind: IoKind::Write, ..reader(length, depth) }
 }
 
-/// What a tenant got.
+/// Service of a tenant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Got {
     pub bytes: u64,

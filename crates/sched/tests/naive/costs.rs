@@ -1,4 +1,4 @@
-//! What IOs cost by a calibration: straight lines between the measured points.
+//! Costs of IOs by a calibration: straight lines between the measured points.
 
 use sched::{CostCurve, DeviceCosts, Io, IoKind, StateCosts};
 

@@ -1,4 +1,4 @@
-//! What the switch finds out from what completes, found out again: latencies, rate, write cost, fragmentation, and the limit on the device time in flight.
+//! Findings of the switch from completions, computed again: latencies, rate, write cost, fragmentation, and the limit on the device time in flight.
 //!
 //! Written from the papers and the text of the switch's own documentation, not from its code: averages are kept as such, periods are
 //! numbered from the first completion, busy time is counted while it passes.
@@ -18,7 +18,7 @@ fn fine(latency: Nanos) -> u128 {
     u128::from(latency.0) << 16
 }
 
-/// What was seen before, of which an eighth is forgotten, and what is new.
+/// Earlier observations, of which an eighth is forgotten, and new ones.
 fn remembered(before: u128, new: u128) -> u128 {
     before - before / 8 + new
 }
@@ -146,7 +146,7 @@ impl Writes {
     }
 }
 
-/// What completed in a period, or is remembered of all.
+/// Completions of a period, or the memory of all.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     span: u128,
@@ -171,7 +171,7 @@ impl Seen {
     }
 }
 
-/// How fragmented the flash seems to be.
+/// Estimated fragmentation of the flash.
 #[derive(Clone, Debug)]
 struct Fragmenting {
     fragmentation: u128,
@@ -349,7 +349,7 @@ impl Measures {
         self.rate.on_busy(&self.config);
     }
 
-    /// A read or write succeeded, which was charged so much. Answers whether the SSD is overloaded.
+    /// A read or write succeeded, with its charge. Returns whether the SSD is overloaded.
     pub(crate) fn on_success(&mut self, io: &Io, latency: Nanos, charge: u64, a_tenant_waits: bool) -> bool {
         let (config, now) = (&self.config, self.rate.now);
         self.cost.on_completion(config, now, io.kind, latency);

@@ -79,7 +79,7 @@ struct Tenant {
     served_bytes: u64,
     /// All its slots were busy when its last IO left or, later, when one of them ended; nothing has arrived since.
     full: bool,
-    /// What each of its IOs in flight was charged, where device time is counted.
+    /// Charge of each of its IOs in flight, where device time is counted.
     charges: BTreeMap<IoId, (IoKind, u64)>,
     /// A moving average of them, times sixteen.
     usual: u64,
@@ -169,7 +169,7 @@ impl Naive {
         self.measures.pass(now, self.in_flight());
     }
 
-    /// IOs in the SSD. What waits aside is in slots already.
+    /// IOs in the SSD. IOs that wait aside are in slots already.
     fn in_flight(&self) -> usize {
         self.tenants.values().map(Tenant::in_flight).sum::<usize>() - self.aside.len()
     }
@@ -321,7 +321,7 @@ impl Naive {
         tenant.charges.remove(&io.id);
     }
 
-    /// What waits aside leaves its slot as if it had ended.
+    /// An IO that waits aside leaves its slot as if it had ended.
     pub(crate) fn withdraw(&mut self, now: Instant, id: u32, gone: impl Fn(&Io) -> bool) {
         self.pass(now);
         for io in self.aside.clone().into_iter().filter(|io| io.tenant.0 == id && gone(io)) {
@@ -455,7 +455,7 @@ impl Naive {
         tenant.full = full;
     }
 
-    /// What slots, deficit and service count.
+    /// Unit of slots, deficit and service.
     fn price(&self, io: &Io) -> u64 {
         if let Some(costs) = &self.config.costs {
             return costs::at(costs, self.measures.fragmentation(), io);

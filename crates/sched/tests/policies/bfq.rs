@@ -1,4 +1,4 @@
-//! What BFQ promises: bytes by weight, within two budgets, and no idling where it is not needed.
+//! Promises of BFQ: bytes by weight, within two budgets, and no idling where it is not needed.
 
 use crate::loads::{Load, reader, serve_by, writer};
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ proptest! {
             for other in 0..loads.len() {
                 let apart = by_weight(one) - by_weight(other);
                 let budgets = BYTES_ONLY.budget_max.0 as f64 * [one, other].map(|n| 1.0 / f64::from(loads[n].share.weight)).iter().sum::<f64>();
-                // What is in the device at the end was served and not counted: 8 IOs of 256 KiB at most.
+                // IOs in the device at the end were served and not counted: 8 IOs of 256 KiB at most.
                 prop_assert!(apart.abs() <= budgets + 8.0 * 262_144.0, "{} bytes apart: {:?}", apart, got);
             }
         }
@@ -83,7 +83,7 @@ fn where_weights_differ_a_synchronous_tenant_has_its_share() {
     let waited_for = serve_by(Bfq::new(BYTES_ONLY), &loads, SECOND).1;
     let ratio = waited_for[0].bytes as f64 / waited_for[1].bytes as f64;
     assert!((ratio - 2.0).abs() < 0.15, "{waited_for:?}");
-    // And that is what it costs.
+    // It costs this much.
     let all = |got: &[crate::loads::Got]| got.iter().map(|got| got.bytes).sum::<u64>();
     assert!(all(&waited_for) * 2 < all(&equal), "{waited_for:?} {equal:?}");
 }

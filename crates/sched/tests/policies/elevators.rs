@@ -1,4 +1,4 @@
-//! What Linux's mq-deadline and Kyber promise.
+//! Promises of Linux's mq-deadline and Kyber.
 
 use crate::loads::{Load, reader, serve_by, writer};
 use crate::world::Event;
@@ -57,7 +57,7 @@ fn mq_deadline_prefers_reads_by_two_batches_to_one() {
     assert!((ratio - 2.0).abs() < 0.05, "{got:?}");
 }
 
-/// How many younger IOs of its direction have passed the oldest one since it had waited too long.
+/// Number of younger IOs of its direction that have passed the oldest one since it had waited too long.
 #[derive(Default)]
 struct Overdue {
     oldest: Option<Io>,
@@ -136,7 +136,7 @@ proptest! {
 
 #[test]
 fn kyber_throttles_writes_that_are_in_time_while_reads_are_late() {
-    // Reads have eight units and 54 µs each: 256 of them take 1.7 ms, and writes of 1 MiB beside them make them late.
+    // Reads have eight units and 54 µs each: 256 of them take 1.7 ms, and writes of 1 MiB meanwhile make them late.
     let loads = [reader(Bytes::kib(4), 200), Load { think: Nanos::ZERO, ..writer(Bytes::mib(1), 32) }];
     let config = KyberConfig { nr_requests: 1 << 20, write_target: Nanos::secs(1), ..KyberConfig::NVME };
     let (kyber, got) = serve_by(Kyber::new(config), &loads, Nanos::secs(3));

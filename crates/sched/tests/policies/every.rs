@@ -1,4 +1,4 @@
-//! What holds for every scheduler in every world: nothing is lost, repeated or reordered, a wake-up is exact, and the books are
+//! Rules for every scheduler in every world: nothing is lost, repeated or reordered, a wake-up is exact, and the books are
 //! empty in the end.
 
 use crate::books::Books;
@@ -11,7 +11,7 @@ use sched::{
 };
 use units::{ByteRate, Instant, Nanos, TenantId};
 
-/// What a wake-up means.
+/// Meaning of a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
     /// Something goes at that instant.

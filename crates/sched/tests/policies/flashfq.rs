@@ -59,7 +59,7 @@ fn alone_a_tenant_has_the_whole_device() {
     assert!(got[0].ios > most * 98 / 100, "{got:?} of {most}");
 }
 
-/// What a tenant that keeps one IO outstanding and thinks 20 µs gets together with one with a deep queue, and what it gets alone.
+/// Service of a tenant that keeps one IO outstanding and thinks 20 µs, together with one with a deep queue, and alone.
 fn synchronous_reader(config: FlashfqConfig) -> (u64, u64) {
     let synchronous = Load { think: Nanos::micros(20), ..reader(Bytes::kib(4), 1) };
     let alone = serve(config, &[synchronous])[0].ios;

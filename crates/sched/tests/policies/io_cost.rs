@@ -1,4 +1,4 @@
-//! What Linux's io.cost promises: device time by weight, no more of it than passes, and none of it lost.
+//! Promises of Linux's io.cost: device time by weight, no more of it than passes, and none of it lost.
 
 use crate::loads::{Got, Load, reader, serve_by, writer};
 use proptest::prelude::*;
@@ -66,7 +66,7 @@ proptest! {
     fn busy_tenants_have_device_time_by_weight(loads in prop::collection::vec(load(), 1..6)) {
         let times = device_times(&loads, STEADY);
         let all: f64 = times.iter().sum();
-        // What is in the device at the end has been paid for and not been counted.
+        // IOs in the device at the end have been paid for and not been counted.
         prop_assert!((0.93..1.03).contains(&all), "{} s of device time in a second", all);
         let weights: f64 = loads.iter().map(|load| f64::from(load.share.weight)).sum();
         for (load, time) in loads.iter().zip(&times) {

@@ -1,4 +1,4 @@
-//! What mClock and SPDK's limits promise, and the shares that their tests use.
+//! Promises of mClock and of SPDK's limits, and the shares that their tests use.
 
 use crate::loads::{Got, Load, reader, serve_by, writer};
 use crate::world::{Dice, World};

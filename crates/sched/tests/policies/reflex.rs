@@ -182,7 +182,7 @@ fn a_latency_critical_tenant_may_burst_to_its_limit_and_save_only_a_little() {
 
 #[test]
 fn what_is_spent_came_in() {
-    // Nothing saved by anybody: best effort only, and at no time may more go than the supply has brought.
+    // No tenant has saved anything: best effort only, and at no time may more go than the supply has brought.
     let mut reflex = Reflex::new(small_device());
     let mut spent = 0;
     let mut now = Instant::ZERO;

@@ -1,4 +1,4 @@
-//! ReFlex as a polling loop, as it was published: every microsecond everybody is gone through. What ours does at named
+//! ReFlex as a polling loop, as it was published: every microsecond it goes through all tenants. What ours does at named
 //! instants, this does in rounds, so both have served the same, except what fits into a round or is still being saved.
 
 use crate::reflex::{slo, small_device};
@@ -74,7 +74,7 @@ impl Polling {
                 bucket += std::mem::take(&mut self.tenants[index].tokens);
             }
         }
-        // What is left in the bucket is emptied.
+        // The rest in the bucket is emptied.
     }
 
     fn pay(&mut self, index: usize, io: &Io) {
@@ -100,7 +100,7 @@ fn compare(seed: u64, critical: u32, best_effort: u32) {
     let supply = reflex.supply().0;
     let mut polling = Polling { config, tenants, supply, turn: 0 };
     let mut spent = vec![0i128; polling.tenants.len()];
-    // How likely an IO is in any microsecond, per thousand; moves about, so that queues fill and drain.
+    // Probability of an IO in any microsecond, per thousand; moves about, so that queues fill and drain.
     let mut load = 20;
     for round in 0..20_000u64 {
         let now = Instant::ZERO + Nanos(round * ROUND.0);

@@ -63,7 +63,7 @@ impl Dice {
     }
 }
 
-/// What happens next to the switch.
+/// Next event at the switch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Arrival(Io),
@@ -90,7 +90,7 @@ pub(crate) struct Events {
     next_id: u64,
     /// Microseconds; moves about, so that the switch sees all four states.
     latency_level: u64,
-    /// How likely arrivals are against completions; moves about, so that tenants go idle and come back.
+    /// Probability of arrivals against completions; moves about, so that tenants go idle and come back.
     arrivals_of_ten: u64,
 }
 

@@ -31,7 +31,7 @@ impl Fixed {
         self.0 >> 16
     }
 
-    /// As a number for people and plots; never for decisions.
+    /// The value as a number for plots; never for decisions.
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / Fixed::ONE.0 as f64
     }
@@ -46,14 +46,14 @@ pub struct PardaConfig {
     pub smoothing: Fixed,
     /// α, the weight of a new period's latency in the average: above 0, at most 1.
     pub latency_weight: Fixed,
-    /// β of one unit of share: a host's β is this × the shares of its VMs. How far the latency settles above L grows with the
+    /// β of one unit of share: a host's β is this × the shares of its VMs. The distance above L at which the latency settles grows with the
     /// sum of all β.
     pub beta_per_share: Fixed,
     /// The smallest window; at least 1, or a host could never find out that the load has gone.
     pub window_min: u32,
     /// The largest window. Paper: 64, or the depth of the host's queue.
     pub window_max: u32,
-    /// How often the window is reconsidered. Paper: 2 s.
+    /// Interval at which the window is reconsidered. Paper: 2 s.
     pub period: Nanos,
 }
 
@@ -72,7 +72,7 @@ impl PardaConfig {
         }
     }
 
-    /// What is wrong with these constants, in words, if anything.
+    /// A fault of these constants, in words, if there is one.
     pub fn check(&self) -> Result<(), &'static str> {
         let is_part = |part: Fixed| part > Fixed(0) && part <= Fixed::ONE;
         let rules = [

@@ -1,4 +1,4 @@
-//! What a host has seen of the SSD's latency, and what all hosts together have seen.
+//! The SSD's latency as one host has seen it, and as all hosts together have.
 //!
 //! Each host publishes how many of its IOs ended in a period and how long they took; the sum over hosts is what all of them
 //! steer by. Hosts that only looked at their own IOs would drift apart as soon as they see different latencies, and the one that
@@ -14,7 +14,7 @@ use units::Nanos;
 pub struct LatencySample {
     /// Sum of the latencies.
     pub total: Nanos,
-    /// How many IOs.
+    /// Number of IOs.
     pub count: u64,
 }
 
@@ -25,7 +25,7 @@ impl LatencySample {
         self.count += 1;
     }
 
-    /// What two hosts have seen together.
+    /// Observations of two hosts together.
     pub fn with(self, other: LatencySample) -> LatencySample {
         let total = Nanos(self.total.0.saturating_add(other.total.0));
         LatencySample { total, count: self.count + other.count }
@@ -44,7 +44,7 @@ pub(super) struct Average {
 }
 
 impl Average {
-    /// A period's mean latency l(t). Answers `L(t) = α·l(t) + (1 − α)·L(t−1)`.
+    /// A period's mean latency l(t). Returns `L(t) = α·l(t) + (1 − α)·L(t−1)`.
     pub(super) fn add(&mut self, latency: Nanos, weight: Fixed) -> Nanos {
         let before = u128::from(self.latency.unwrap_or(latency).0);
         let (new, old) = (u128::from(weight.0), u128::from(Fixed::ONE.0 - weight.0));

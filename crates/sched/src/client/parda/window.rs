@@ -56,7 +56,7 @@ impl PardaWindow {
         has_room
     }
 
-    /// An IO has ended, `latency` after its submission; `None` if it failed, which says nothing about load. Answers how many
+    /// An IO has ended, `latency` after its submission; `None` if it failed, which says nothing about load. Returns how many
     /// waiting IOs could go now.
     ///
     /// # Panics
@@ -69,7 +69,7 @@ impl PardaWindow {
         self.room()
     }
 
-    /// What this host has seen since it was last asked: to be published.
+    /// Observations of this host since it was last asked: to be published.
     pub fn publish(&mut self) -> LatencySample {
         core::mem::take(&mut self.sample)
     }

@@ -1,4 +1,4 @@
-//! Every constant of LevelCalibrated, with its reason. What IOs take of the SSD comes from a calibration ([`DeviceCosts`]).
+//! Every constant of LevelCalibrated, with its reason. The device time of IOs comes from a calibration ([`DeviceCosts`]).
 
 use super::costs::DeviceCosts;
 use crate::DeviceConstants;
@@ -11,11 +11,11 @@ use units::Bytes;
 /// LevelCalibrated's constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CalibratedConfig {
-    /// What is known about the SSD.
+    /// Constants of the SSD.
     pub device: DeviceConstants,
-    /// What IOs take of the SSD.
+    /// Device time of IOs.
     pub costs: DeviceCosts,
-    /// How much device time may be in flight.
+    /// Limits on device time in flight.
     pub in_flight: InFlightLimits,
     /// How much more service than the least-served tenant a tenant may have had and still be in the round: 1 MiB of large reads is
     /// loose enough that the round decides the order, tight enough to even out within milliseconds.
@@ -45,7 +45,7 @@ impl CalibratedConfig {
         }
     }
 
-    /// What is wrong with these constants, in words, if anything.
+    /// A fault of these constants, in words, if there is one.
     pub fn check(&self) -> Result<(), &'static str> {
         self.device.check()?;
         self.costs.check()?;

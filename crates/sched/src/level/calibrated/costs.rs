@@ -1,4 +1,4 @@
-//! What an IO takes of the SSD: the price that makes equal service equal f-Util.
+//! Device time of an IO: the price that makes equal service equal f-Util.
 //!
 //! An SSD that does nothing else completes a certain number of IOs of one kind and size per second; the inverse is the device time that one
 //! of them takes. Charged with that, tenants that are charged alike have the same part of what the SSD gives each one's kind of
@@ -134,7 +134,7 @@ impl DeviceCosts {
         }
     }
 
-    /// What is wrong with these costs, in words, if anything.
+    /// A fault of these costs, in words, if there is one.
     pub fn check(&self) -> Result<(), &'static str> {
         let curves = [&self.clean.reads, &self.clean.writes, &self.fragmented.reads, &self.fragmented.writes];
         let grows = self.clean.reads.is_nowhere_above(&self.fragmented.reads)

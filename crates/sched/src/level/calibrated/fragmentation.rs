@@ -1,6 +1,6 @@
 //! Fragmentation: between clean and fragmented, in which state is the flash right now?
 //!
-//! What a write costs the SSD depends on the state of its flash (seven times as much on a fragmented DCT983 as on a clean one),
+//! The cost of a write depends on the state of its flash (seven times as much on a fragmented DCT983 as on a clean one),
 //! and the SSD does not report that state. Latencies do not show it either: the buffer hides it from writes until it is full. But the
 //! sum does: the device time of everything that is served adds up to the time that passes. So all that completes is charged
 //! twice, at the costs of a clean SSD and at those of a fragmented one, and both sums are compared with the clock:
@@ -29,7 +29,7 @@ use super::costs::DeviceCosts;
 use crate::Io;
 use units::{Bytes, Instant, Nanos};
 
-/// How fragmented the flash is: 0 when clean, 1 in the steady state of random overwrites.
+/// Fragmentation of the flash: 0 when clean, 1 in the steady state of random overwrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fragmentation(u32);
 
@@ -48,7 +48,7 @@ impl Fragmentation {
         Fragmentation(if fragmentation > ONE as u64 { ONE as u32 } else { fragmentation as u32 })
     }
 
-    /// As a number for people and plots; never for decisions.
+    /// The value as a number for plots; never for decisions.
     pub fn as_f64(self) -> f64 {
         f64::from(self.0) / ONE as f64
     }
@@ -63,7 +63,7 @@ impl Fragmentation {
 
 /// Fixed point: parts of a capacity, of a fragmentation, of a sum.
 const ONE: i64 = 1 << 16;
-/// How often the fragmentation is reconsidered. Ours: some ten times the latency of a loaded SSD.
+/// Interval at which the fragmentation is reconsidered. Ours: some ten times the latency of a loaded SSD.
 const PERIOD: Nanos = Nanos::millis(50);
 /// A period that was closed so late was mostly idle: all that was seen before it is forgotten.
 const PERIOD_LATEST: Nanos = Nanos::millis(100);
@@ -74,13 +74,13 @@ const MEMORY: u64 = 8;
 const MARGIN: i64 = ONE / 20;
 /// The fragmentation goes half of the way at a time, and arrives when it is as near as this.
 const ARRIVED: i64 = ONE / 16;
-/// What a clean SSD does of a mix at least, of a hundred that its parts do alone: 4 KiB reads and writes get 66 (Gimbal, figure 14,
+/// Least that a clean SSD does of a mix, of a hundred that its parts do alone: 4 KiB reads and writes get 66 (Gimbal, figure 14,
 /// as the model has it), others more.
 const MIXED_LEAST_PERCENT: i64 = 60;
 /// Of a hundred completions, this many must leave a tenant waiting for the SSD to count as busy.
 const WAITING_PERCENT: u64 = 75;
 
-/// What completed in a span of time.
+/// Completions of a span of time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     span: u64,
@@ -221,7 +221,7 @@ impl Seen {
     }
 }
 
-/// What a slot holds of sequential reads, by which the device's slots are counted (Gimbal §3.5).
+/// Sequential reads that a slot holds, by which the device's slots are counted (Gimbal §3.5).
 const SEQUENTIAL_READ: Bytes = Bytes::kib(128);
 const NANOS_PER_MICRO: u128 = 1000;
 const NANOS_PER_SEC: u128 = 1_000_000_000;

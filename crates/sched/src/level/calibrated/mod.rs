@@ -1,4 +1,4 @@
-//! `level-calibrated`: Level for an SSD that was measured beforehand. What the lab compares Level with.
+//! `level-calibrated`: Level for an SSD that was measured beforehand. The lab compares Level with it.
 //!
 //! ```text
 //!  on_arrival ─► drr: whose IO is next ─► in_flight: is there device time for it? ─► Submit │ Idle
@@ -45,7 +45,7 @@ use units::{Bytes, Instant, Nanos, TenantId};
 
 /// The weight of a new latency in the averages that are shown, and of the average in their thresholds.
 const LATENCY_WEIGHT: Halvings = Halvings(4);
-/// How the write cost that reservations count moves.
+/// Moves of the write cost that reservations count.
 const WRITE_COST_STEP: Cost = Cost::ratio(1, 2);
 const WRITE_COST_PERIOD: Nanos = Nanos::millis(100);
 
@@ -111,7 +111,7 @@ impl LevelCalibrated {
     }
 }
 
-/// What the round asks of LevelCalibrated: device time, and bounded service lag.
+/// Rules of LevelCalibrated's round: device time, and bounded service lag.
 #[derive(Clone, Debug)]
 pub(crate) struct TimeRules {
     time: TimeInFlight,

@@ -1,6 +1,6 @@
 //! Latency objectives: "the 99th percentile is at most x, as long as the tenant asks for at most y IOPS".
 //!
-//! Up to y IOPS the tenant's IOs go to the SSD at once (`drr`, as with a reservation). How long they stay there depends on what others
+//! Up to y IOPS the tenant's IOs go to the SSD at once (`drr`, as with a reservation). Their time there depends on what others
 //! have in the SSD, and that is squeezed as far as it must be and no further:
 //!
 //! ```text
@@ -13,10 +13,10 @@
 //!
 //! While an objective is kept there are no probes of other tenants' kinds of work: half a second of writes alone would break it. Prices stay what they were.
 //!
-//! What it may cost others is bounded: what objectives ask for is at most [`PROMISED_MOST`] of the SSD's time by the prices known; of what is left, others keep
+//! The cost for others is bounded: what objectives ask for is at most [`PROMISED_MOST`] of the SSD's time by the prices known; of what is left, others keep
 //! what `squeeze` says.
 //!
-//! Holds: nothing is squeezed while nobody with an objective asks for anything (`an_idle_tenant_squeezes_nobody`); an objective that cannot be
+//! Holds: nothing is squeezed while no tenant with an objective asks for anything (`an_idle_tenant_squeezes_nobody`); an objective that cannot be
 //!        kept squeezes nobody for long (`a_lost_objective_squeezes_nobody_and_is_tried_again`).
 //! The error budget's way of thinking is that of site reliability engineering; the form of objectives is ReFlex's.
 
@@ -33,9 +33,9 @@ use units::{Bytes, Instant, Nanos, TenantId};
 
 pub(super) use promise::meter;
 
-/// What all objectives may ask for of the SSD's time, per cent.
+/// Most that all objectives may ask for of the SSD's time, per cent.
 pub(super) const PROMISED_MOST: u64 = 75;
-/// How much device time others may save up while they are limited to a part of it.
+/// Device time that others may save up while they are limited to a part of it.
 const BURST: Nanos = Nanos::micros(200);
 
 /// All objectives of one SSD.
@@ -43,21 +43,21 @@ const BURST: Nanos = Nanos::micros(200);
 pub(super) struct Objectives {
     promises: BTreeMap<TenantId, Promise>,
     squeeze: Squeeze,
-    /// Somebody with an objective asks for something.
+    /// Whether a tenant with an objective asks for anything.
     is_awake: bool,
-    /// What was changed last has its effect from then on.
+    /// Instant from which on the last change has its effect.
     settled: Instant,
     /// Device time of writers' and readers' IOs in this period, of tenants without an objective.
     used: [u64; 2],
     /// The same in parts of the SSD's time, of the last periods.
     time: [u64; 2],
-    /// What limits writers and readers, while something does.
+    /// Limits of writers and readers, while there are any.
     paces: [Option<Meter>; 2],
     /// Which of the limits have held others back since the last change.
     hold: [bool; 3],
 }
 
-/// What others may do has changed.
+/// Whether the limits of others have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Changed(pub(super) bool);
 
@@ -83,7 +83,7 @@ impl Objectives {
         self.promises.contains_key(&tenant)
     }
 
-    /// Those of other tenants than this one.
+    /// Objectives of other tenants than this one.
     pub(super) fn others(&self, tenant: TenantId) -> impl Iterator<Item = &Objective> {
         self.promises.iter().filter(move |(id, _)| **id != tenant).map(|(_, promise)| &promise.objective)
     }
@@ -151,7 +151,7 @@ impl Objectives {
         let Some(promise) = self.promises.get_mut(&tenant) else { return Changed(false) };
         promise.on_end(now, id, counts);
         let finding = promise.finding();
-        // What was too much is taken back at once.
+        // A raise that was too much is taken back at once.
         if !self.squeeze.has_raised() || !matches!(finding, Finding::Bad | Finding::VeryBad) {
             return Changed(false);
         }
@@ -168,7 +168,7 @@ impl Objectives {
         }
     }
 
-    /// What the squeeze must know.
+    /// Facts for the squeeze.
     fn seen(&self, now: Instant, limit: Bytes) -> Use {
         let bounds =
             self.promises.values().filter(|promise| promise.squeezes(now)).map(|promise| promise.bound().0);
@@ -228,7 +228,7 @@ impl Objectives {
         let is_awake = self.promises.values().any(|promise| promise.is_asking(now));
         let woke = core::mem::replace(&mut self.is_awake, is_awake) != is_awake;
         let changed = if is_probed {
-            // What the probe has written is in the SSD's buffer.
+            // Data that the probe has written is in the SSD's buffer.
             self.wait_until(now + SETTLES);
             false
         } else {
@@ -240,7 +240,7 @@ impl Objectives {
         Changed(changed || woke)
     }
 
-    /// What was seen until then does not count for the next decision.
+    /// Ignores observations until then for the next decision.
     fn wait_until(&mut self, settled: Instant) {
         self.settled = settled;
         self.hold = [false; 3];
@@ -291,7 +291,7 @@ impl Objectives {
                 let hold = self.hold;
                 let settles = if has_spare { self.squeeze.loosen(now, &seen, hold) } else { None };
                 if let Some(settles) = settles {
-                    // What is late from now on is late because of that.
+                    // IOs that are late from now on are late because of that.
                     self.wait_until(now);
                     self.settled = now + settles;
                 }

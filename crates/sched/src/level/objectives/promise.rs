@@ -10,7 +10,7 @@
 //! The objective holds while the tenant asks for no more than it said. From the first IO beyond that on none counts, until the tenant's
 //! queue has drained or it has asked for less for [`CALM`].
 //!
-//! What counts as late for decisions is a little less than the bound ([`HELD_TO`]), so that a decision comes before the promise is broken.
+//! The bound of lateness for decisions is a little less than the bound ([`HELD_TO`]), so that a decision comes before the promise is broken.
 //!
 //! Holds: an IO counts if the tenant keeps to its rate, and is late by its whole stay (`an_io_is_late_by_its_stay_in_switch_and_ssd`);
 //!        beyond the rate nothing counts (`beyond_its_rate_nothing_counts`).
@@ -23,22 +23,22 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use units::{Instant, Nanos};
 
-/// A tenant that asks at random for less than its rate on average asks for more now and then: for so long, or for so many IOs.
+/// A tenant that asks at random for less than its rate on average asks for more now and then: for this long, or for this many IOs.
 const BURST: Nanos = Nanos::millis(50);
 const BURST_IOS: u64 = 32;
 /// A tenant that has asked for too much keeps to its rate again after so long.
 const CALM: Nanos = Nanos::millis(100);
-/// Late for decisions is what takes longer than so many eighths of the bound.
+/// IOs that take longer than this many eighths of the bound are late for decisions.
 const HELD_TO: u64 = 7;
 /// A tenant without IOs for so long asks for nothing.
 const IDLE: Nanos = Nanos::secs(1);
 /// After an objective was lost, it is tried again after the first of these, then after twice that, up to the second.
 const RETRY: [Nanos; 2] = [Nanos::secs(5), Nanos::secs(80)];
-/// How many latencies are kept for the percentile that is shown.
+/// Number of latencies that are kept for the percentile that is shown.
 const RECENT: usize = 1000;
 /// Of the last seconds, one after the other.
 const SECONDS: usize = 5;
-/// After so many IOs (times the percentile's) the older half of what was seen is forgotten.
+/// After this many IOs (times the percentile's) the older half of the tally is forgotten.
 const REMEMBERED: u64 = 20;
 
 /// IOs, and how many of them were late.
@@ -48,7 +48,7 @@ pub(super) struct Tally {
     pub(super) late: u64,
 }
 
-/// What the tally of a promise says.
+/// Conclusion from the tally of a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     /// Too few IOs, or neither.
@@ -69,7 +69,7 @@ pub(super) struct Promise {
     /// On the scheduler's clock.
     bound: Nanos,
     held_to: Nanos,
-    /// What the tenant may ask for.
+    /// Meter of the tenant's promised IOs.
     rate: Meter,
     /// When it last asked for more.
     beyond: Option<Instant>,
@@ -92,7 +92,7 @@ pub(super) struct Promise {
     pub(super) is_retried: bool,
 }
 
-/// The burst of a rate of so many IOs per second.
+/// The burst of a rate of this many IOs per second.
 fn burst(iops: u64) -> Nanos {
     BURST.max(Nanos(SECOND.0 / iops.max(1) * BURST_IOS))
 }
@@ -212,7 +212,7 @@ impl Promise {
         self.seconds.iter().fold(Tally::default(), sum)
     }
 
-    /// What was late before was so under other circumstances.
+    /// Forgets the tally of other circumstances.
     pub(super) fn forget_lately(&mut self) {
         self.seconds.clear();
     }
@@ -230,7 +230,7 @@ impl Promise {
         (self.since, self.seen) = (since, Tally::default());
     }
 
-    /// What was seen since the last change.
+    /// Tally since the last change.
     pub(super) fn finding(&self) -> Finding {
         let (Tally { ios, late }, one_in) = (self.seen, self.one_in());
         match late * one_in {

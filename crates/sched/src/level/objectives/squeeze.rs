@@ -1,4 +1,4 @@
-//! What tenants without an objective may do, for the sake of those that have one: as much as the objectives allow.
+//! Limits of tenants without an objective, for the sake of those that have one: as much as the objectives allow.
 //!
 //! Three knobs, each of which is turned down when too many IOs are late, and up again when few are:
 //!
@@ -8,9 +8,9 @@
 //!   readers   the same for those that only read: when no more than one IO at a time is let in, and that is too much
 //! ```
 //!
-//! Nobody knows beforehand which one helps: where programs are suspended for reads it is the limit, and elsewhere the writers. The limit goes first,
+//! Which one helps is not known beforehand: where programs are suspended for reads it is the limit, and elsewhere the writers. The limit goes first,
 //! because it costs least, down to a quarter of the bound; then the writers and the limit in turns, and the readers last. On the way up one knob
-//! is turned at a time, of those that hold anybody back; if IOs are late after that, it was this one, so it goes back at once and rests for longer and
+//! is turned at a time, of those that hold a tenant back; if IOs are late after that, it was this one, so it goes back at once and rests for longer and
 //! longer ([`REST`]), while the other ones go on.
 //!
 //! Holds: no knob is turned below its floor ([`LEAST`]), and what is not turned down limits nothing (`every_knob_stops_at_its_floor`);
@@ -29,7 +29,7 @@ pub(super) enum Knob {
 impl Knob {
     pub(super) const ALL: [Knob; 3] = [Knob::Limit, Knob::Writers, Knob::Readers];
 
-    /// How long a change takes to have its effect.
+    /// Time that a change takes to have its effect.
     fn settles(self) -> Nanos {
         match self {
             Knob::Writers => SETTLES,
@@ -38,10 +38,10 @@ impl Knob {
     }
 }
 
-/// What others are left at least: 10 µs of device time in the SSD at once, a 32nd of the SSD's time for writers, an eighth for
+/// Least that others are left: 10 µs of device time in the SSD at once, a 32nd of the SSD's time for writers, an eighth for
 /// readers.
 pub(super) const LEAST: [u64; 3] = [10_000, WHOLE / 32, WHOLE / 8];
-/// How long a change takes to have its effect where data was written: the buffer drains for as long as that.
+/// Time that a change takes to have its effect where data was written: the buffer drains for as long as that.
 pub(super) const SETTLES: Nanos = Nanos::millis(250);
 /// All of the SSD's time.
 pub(super) const WHOLE: u64 = 1 << 10;
@@ -51,7 +51,7 @@ const MOST: u64 = 2 * WHOLE;
 const REST: Nanos = Nanos::secs(1);
 const REST_MOST: Nanos = Nanos::secs(64);
 
-/// What the SSD was used for by tenants without an objective, lately.
+/// Recent use of the SSD by tenants without an objective.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Use {
     /// The limit without objectives, device time.
@@ -66,7 +66,7 @@ pub(super) struct Use {
 struct Setting {
     /// `None`: it limits nothing.
     value: Option<u64>,
-    /// How long it rests when it was turned up too far the next time.
+    /// Rest after it is turned up too far the next time.
     rest: Nanos,
     /// It is not turned up before.
     not_before: Instant,
@@ -76,9 +76,9 @@ struct Setting {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Squeeze {
     settings: [Setting; 3],
-    /// What was turned up last, and from where: nothing was late since.
+    /// The knob that was turned up last, and from where: nothing was late since.
     raised: Option<(Knob, u64)>,
-    /// What was turned down last.
+    /// The knob that was turned down last.
     lowered: Option<Knob>,
 }
 
@@ -138,7 +138,7 @@ impl Squeeze {
         let from = setting.value.map_or(from, |value| value.min(from.max(LEAST[knob as usize])));
         let to = if very { from / 2 } else { from / 4 * 3 };
         setting.value = Some(to.max(LEAST[knob as usize]));
-        // What was too much before may not be now.
+        // A value that was too much before may not be now.
         setting.rest = REST;
         self.lowered = Some(knob);
         Some(knob.settles())
@@ -155,7 +155,7 @@ impl Squeeze {
         !self.is_low(Knob::Limit) && limit > seen.bound / 4
     }
 
-    /// What to turn down.
+    /// The knob to turn down.
     fn suspect(&self, seen: &Use) -> Option<Knob> {
         if self.may_wait_for_the_limit(seen) {
             return Some(Knob::Limit);
@@ -198,7 +198,7 @@ impl Squeeze {
         Some(knob.settles())
     }
 
-    /// What the last change has brought is not known: others do something else now.
+    /// Forgets the last change, whose effect is not known: others do something else now.
     pub(super) fn forget_raise(&mut self) {
         self.raised = None;
     }

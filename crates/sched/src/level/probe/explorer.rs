@@ -6,7 +6,7 @@
 //! its turn. A tenant that was away when the probe began does not wait for it. With one kind of work there is nothing to measure, and
 //! with one tenant nothing to share.
 //!
-//! How much the buffer holds is learnt in passing: it is what a probe of writes completes before it becomes slower. If it takes longer to drain
+//! The size of the buffer is learnt in passing: it is what a probe of writes completes before it becomes slower. If it takes longer to drain
 //! than probes of reads had waited until then, these are repeated, and a lower price counts.
 //!
 //! Holds: probes take no more than their part of any span, and no probe takes longer (`probes_take_their_part_at_most`); no probe of writes
@@ -18,9 +18,9 @@ use super::super::prices::Prices;
 use super::{BUFFER_MAX, Found, LONGEST, Probe};
 use units::{Bytes, Instant, Nanos};
 
-/// What is absorbed less than this says nothing of the buffer: it was full already when the probe began.
+/// Less absorbed than this says nothing of the buffer: it was full already when the probe began.
 const BUFFER_LEAST: u64 = 2 << 20;
-/// How long a buffer takes to drain, before that was ever measured.
+/// Drain time of a buffer, before it was ever measured.
 const DRAIN_UNKNOWN: Nanos = Nanos::millis(100);
 /// The longest that a probe of reads waits for the buffer to drain.
 const DRAIN_MAX: Nanos = Nanos(LONGEST.0 * 3 / 4);
@@ -33,11 +33,11 @@ const SHARE: u64 = 200;
 /// A probe that found nothing is repeated after twice this, then after four times this, and so on.
 const BARREN_PAUSE: Nanos = Nanos::millis(250);
 const BARREN_MAX: u32 = 8;
-/// What probes may take in a row, on an SSD that is unknown.
+/// Time that probes may take in a row, on an SSD that is unknown.
 const BUDGET: Nanos = Nanos::secs(4);
-/// What they may take in addition when the SSD seems to have changed.
+/// Time that they may take in addition when the SSD seems to have changed.
 const DOUBT_BUDGET: Nanos = Nanos::millis(2500);
-/// So many changes may be followed up in a row, and one more after this time for each.
+/// Number of changes that may be followed up in a row, and the time after which one more may be.
 const DOUBTS: u64 = 4;
 const DOUBT_PAUSE: Nanos = Nanos::secs(250);
 
@@ -47,26 +47,26 @@ pub(in super::super) struct Explorer {
     /// When the next probe may begin: of a kind that is hardly known, and of any.
     soon: Instant,
     next: Instant,
-    /// What probes may still take, and when that was counted.
+    /// Time that probes may still take, and when that was counted.
     budget: Nanos,
     counted: Instant,
     /// Until when all changes that were followed up will be paid for.
     doubts_until: Instant,
     /// When each kind last had its turn.
     turns: [u64; Kind::COUNT],
-    /// How often each kind had its turn, up to [`FIRST`].
+    /// Number of turns of each kind, up to [`FIRST`].
     tries: [u32; Kind::COUNT],
     turn: u64,
     /// Probes of each kind in a row that found nothing, and when the next one may begin.
     barren: [u32; Kind::COUNT],
     retries: [Instant; Kind::COUNT],
-    /// How many tenants of each kind there were when they left the SSD idle in its last probe; none if they did not.
+    /// Number of tenants of each kind when they left the SSD idle in its last probe; none if they did not.
     paced: [u32; Kind::COUNT],
     /// The highest rate that was ever seen of each kind.
     peaks: [u64; Kind::COUNT],
-    /// How long the buffer could drain in the last successful probe of each kind.
+    /// Time for which the buffer could drain in the last successful probe of each kind.
     drained: [Nanos; Kind::COUNT],
-    /// What the buffer of the SSD holds, as far as is known.
+    /// Size of the SSD's buffer, as far as is known.
     buffer: Option<u64>,
 }
 
@@ -142,7 +142,7 @@ impl Explorer {
         Some(Probe { is_again, found_before, weights, ..probe })
     }
 
-    /// The SSD seems to have changed. Answers whether everything is to be measured again.
+    /// The SSD seems to have changed. Returns whether everything is to be measured again.
     pub(in super::super) fn doubt(&mut self, now: Instant) -> bool {
         let until = self.doubts_until.max(now) + DOUBT_PAUSE;
         if until > now + Nanos(DOUBT_PAUSE.0 * DOUBTS) {
@@ -169,7 +169,7 @@ impl Explorer {
         writers.map(|kind| drain(kind).unwrap_or(DRAIN_UNKNOWN)).max().unwrap_or(Nanos::ZERO)
     }
 
-    /// What the buffer of the SSD holds, as far as probes have seen.
+    /// Size of the SSD's buffer, as far as probes have seen.
     pub(in super::super) fn buffer(&self) -> Option<Bytes> {
         self.buffer.map(Bytes)
     }

@@ -163,7 +163,7 @@ fn reads_are_measured_again_when_the_buffer_is_known_to_drain_for_longer() {
     let (reads, writes) = (Kind::of(1, 1, 4096), Kind::of(1, 0, 4096));
     let mut present = Present::default();
     (present.busy[reads.index()], present.busy[writes.index()]) = (1, 1);
-    // 24 MiB at 40 µs per 4 KiB drain for 369 ms, with reads beside them.
+    // 24 MiB at 40 µs per 4 KiB drain for 369 ms, with reads meanwhile.
     let (slow, absorbed) = (40_000, 24 << 20);
     let probed: std::vec::Vec<(Kind, bool)> = (1..=6)
         .map(|n| {

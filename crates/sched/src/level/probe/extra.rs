@@ -49,7 +49,7 @@ impl Extra {
         self.any && !self.has_failed
     }
 
-    /// The extra read to do now for `wanted` reads in flight, if this much device time is in flight besides `extra` such reads, each of
+    /// The extra read to do now for `wanted` reads in flight, if this much device time is in flight in addition to `extra` such reads, each of
     /// which counts as its price.
     pub(super) fn next(
         &mut self,

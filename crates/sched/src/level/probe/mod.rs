@@ -61,7 +61,7 @@ pub(super) const LONGEST: Nanos = Nanos::millis(500);
 const DEEP_LONGEST: Nanos = Nanos(LONGEST.0 * 3 / 5);
 /// With fewer IOs than this, what half of them take says little of a kind that reads and writes.
 const FEW: u64 = 12;
-/// How far from the most to the least a price likely is if more is written than read, and if nothing is read: the latency of writes says nothing, as the
+/// Place of the likely price between the most and the least if more is written than read, and if nothing is read: the latency of writes says nothing, as the
 /// buffer takes them.
 const OF_MORE_WRITES: u64 = EIGHTHS / 4;
 const OF_WRITES: u64 = EIGHTHS / 2;
@@ -69,19 +69,19 @@ const OF_WRITES: u64 = EIGHTHS / 2;
 const OF_PACED: u64 = EIGHTHS * 3 / 8;
 /// Fixed point of IOs in flight.
 const SIXTEENTHS: u64 = 16;
-/// When half of the IOs should be in flight, so many times fewer are at least: of a few IOs there is no half.
+/// Least ratio by which IOs are fewer when half of them should be in flight: of a few IOs there is no half.
 const FEWER: [u128; 2] = [5, 4];
 /// A kind with less than this part of what it had outstanding before is paced by its applications.
 const PACED: [u128; 2] = [2, 3];
 /// Without any IO for so long, the probe is over: its tenants are gone, or ask for little. If they have a few IOs each, all may be on their way
 /// to a host and back.
 pub(super) const QUIET: Nanos = Nanos::micros(300);
-/// Or for so many times the interval at which its IOs came in the period before, if that is longer; but never for longer than the latter.
+/// Or for this many times the interval at which its IOs came in the period before, if that is longer; but never for longer than the latter.
 const INTERVALS: u64 = 4;
 const QUIET_MOST: Nanos = Nanos::millis(5);
 /// The result is the mean of this many windows at least.
 const LEAST: usize = 4;
-/// The same of anything that writes: a buffer empties in bursts.
+/// Least number of windows of anything that writes: a buffer empties in bursts.
 const LEAST_WRITING: usize = 16;
 /// The largest buffer that SSDs have, bytes.
 const BUFFER_MAX: u64 = 32 << 20;
@@ -90,7 +90,7 @@ const BUFFER_PASSED: u64 = 6 * BUFFER_MAX;
 /// A window of which others had more than one part in this number does not count if there are others: what they did is known by its price
 /// only, and may have gone on at the same time.
 const OTHERS_MOST: u64 = 8;
-/// What may be in flight while the buffer drains: with as much as fits, it would drain several times as slowly.
+/// Limit on what is in flight while the buffer drains: with as much as fits, it would drain several times as slowly.
 const DRAIN_LIMIT: Bytes = Bytes(20_000);
 
 /// A running probe.
@@ -114,24 +114,24 @@ pub(super) struct Probe {
     weights: [u64; 2],
     /// Device time in flight, summed up over completions, and those.
     in_flight: [u64; 2],
-    /// What of that is of the kind.
+    /// The kind's part of that.
     of_kind: u64,
     /// The device time of other IOs that is in flight.
     others: Bytes,
     /// Device time of the kind's IOs that have ended, summed up, and those.
     own: [u64; 2],
-    /// How many outstanding the kind's IOs found before the probe, summed up, and those.
+    /// Sum of the outstanding IOs that the kind's IOs found before the probe, and number of these.
     found_before: [u64; 2],
     /// The same since it began.
     found_since: [u64; 2],
     extra: Extra,
     /// Of the kind's reads, in this part of the probe.
     latencies: Latencies,
-    /// What was found with all IOs in flight, and how many that were; now half of them are.
+    /// Findings with all IOs in flight, and their number; now half of them are.
     deep: Option<(Found, u64)>,
 }
 
-/// What comes after a completion.
+/// Next step after a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The probe goes on.
@@ -144,15 +144,15 @@ pub(super) enum Step {
     End,
 }
 
-/// What a probe found.
+/// Findings of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     /// The time that the SSD took, and the guess for it, ns.
     pub(super) took: Took,
     pub(super) guessed: u64,
-    /// What the buffer has absorbed, bytes.
+    /// Bytes that the buffer has absorbed.
     absorbed: u64,
-    /// The kind's tenants left the SSD idle: they ask for more than they get beside others, and for less than the SSD can do.
+    /// The kind's tenants left the SSD idle: they ask for more than they get together with others, and for less than the SSD can do.
     is_paced: bool,
 }
 
@@ -182,12 +182,12 @@ impl Probe {
         }
     }
 
-    /// How long it has lasted.
+    /// Its age.
     pub(super) fn lasts(&self, now: Instant) -> Nanos {
         now.since(self.begun)
     }
 
-    /// How much may be in flight now, device time as it was guessed before anything was measured.
+    /// Limit on what is in flight now, device time as it was guessed before anything was measured.
     pub(super) fn limit(&self) -> Bytes {
         if self.is_draining { DRAIN_LIMIT } else { ALONE_LIMIT }
     }
@@ -205,7 +205,7 @@ impl Probe {
         wakes.min(self.ends())
     }
 
-    /// How long it waits for an IO: some that are large come seldom.
+    /// Time for which it waits for an IO: some that are large come seldom.
     fn patience(&self) -> Nanos {
         let [_, ios] = self.found_before;
         let seldom = (PERIOD.0 * INTERVALS).checked_div(ios).map_or(QUIET, Nanos);
@@ -251,7 +251,7 @@ impl Probe {
         self.extra.on_submit(io);
     }
 
-    /// An IO has ended, and `all` that was in flight with it is so much device time: what of that is of the kind. What others had submitted before the probe counts, too.
+    /// An IO has ended, and `all` that was in flight with it is so much device time: what of that is of the kind. IOs that others had submitted before the probe count, too.
     #[inline]
     fn of_kind(&mut self, all: Bytes, own: bool, io: &Io) -> Bytes {
         let of_kind = Bytes(all.0.saturating_sub(self.others.0));
@@ -261,7 +261,7 @@ impl Probe {
         of_kind
     }
 
-    /// The extra read to do now, if this much device time is in flight besides `extra` such reads, each of which counts as its price.
+    /// The extra read to do now, if this much device time is in flight in addition to `extra` such reads, each of which counts as its price.
     pub(super) fn extra_read(
         &mut self,
         in_flight: Bytes,
@@ -379,7 +379,7 @@ impl Probe {
             return Step::End;
         }
         let [sum, completions] = self.in_flight;
-        // What is in flight takes its time to become less.
+        // IOs in flight take their time to become fewer.
         self.windows.begin_part();
         self.latencies = Latencies::default();
         (self.in_flight, self.of_kind, self.own) = ([0; 2], 0, [0; 2]);
@@ -391,7 +391,7 @@ impl Probe {
         self.windows.steady(if self.kind.writes() { LEAST_WRITING } else { LEAST })
     }
 
-    /// What was found; `None` if too little was seen, or too much of others.
+    /// The findings; `None` if too little was seen, or too much of others.
     pub(super) fn result(&self) -> Option<Found> {
         let of_part = |nanos: u64, [all, own]: [u64; 2]| {
             let least = u128::from(nanos) * u128::from(own) / u128::from(all.max(1));
@@ -435,7 +435,7 @@ impl Probe {
         Some(Found { took, ..deep })
     }
 
-    /// How many [`EIGHTHS`] of the way from the most to the least the price likely is.
+    /// Number of [`EIGHTHS`] of the way from the most to the least the price likely is.
     fn leans(&self) -> u64 {
         match self.kind.writes_most() {
             true => OF_MORE_WRITES,
@@ -459,7 +459,7 @@ impl Probe {
         self.ios_of(self.in_flight[0])
     }
 
-    /// So much device time in flight, summed up over completions, as IOs of the kind's mean price, in [`SIXTEENTHS`].
+    /// Device time in flight, summed up over completions, as IOs of the kind's mean price, in [`SIXTEENTHS`].
     fn ios_of(&self, in_flight: u64) -> u64 {
         let ([_, completions], [marks, ios]) = (self.in_flight, self.own);
         let per_io = u128::from(marks) * u128::from(completions);
@@ -491,10 +491,10 @@ impl Probe {
             && is_much_less(self.ios_of(self.of_kind) / SIXTEENTHS, 1, before)
     }
 
-    /// What the windows say.
+    /// Conclusion from the windows.
     fn measured(&self) -> Option<Found> {
         let all = self.windows.all();
-        // What is not steady in the longest probe is measured all the same, as late as possible.
+        // Windows that are not steady in the longest probe are measured all the same, as late as possible.
         let middle = usize::midpoint(self.windows.first().unwrap_or(0), all.len());
         let late = &all[middle.min(all.len().saturating_sub(LEAST))..];
         let counted = self.steady().unwrap_or(late);
@@ -502,9 +502,9 @@ impl Probe {
         let are_clean = counted.iter().filter(is_clean).count() >= LEAST / 2;
         let Window { span, guessed, others, written, found, arrived } =
             Window::sum(counted.iter().filter(|window| !are_clean || is_clean(window)));
-        // What others had counts as what they were charged. They ask for little; if not, the probe says nothing.
+        // Others' work counts as it was charged. They ask for little; if not, the probe says nothing.
         let most = span / OTHERS_TOO_MANY;
-        // What the buffer takes says nothing of what writes cost.
+        // Data that the buffer takes says nothing of the cost of writes.
         let is_absorbed = self.kind.writes() && self.windows.first().is_none() && all.len() < LEAST_WRITING;
         if is_absorbed
             || self.windows.is_crowded()

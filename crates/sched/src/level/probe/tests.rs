@@ -1,4 +1,4 @@
-//! What a probe sees.
+//! Tests of a single probe.
 
 extern crate std;
 use super::extra::EXTRA_MOST;
@@ -7,7 +7,7 @@ use super::*;
 use crate::{IoId, IoKind, Mark, Priority};
 use units::TenantId;
 
-/// How long an IO takes, where that makes no difference.
+/// Latency of an IO, where that makes no difference.
 const TAKES: Nanos = Nanos::micros(100);
 /// All busy tenants do the same.
 pub(super) const ALONE: [u64; 2] = [1, 1];
@@ -58,7 +58,7 @@ fn few_reads_are_in_flight_while_the_buffer_drains() {
         }
     }
     assert_eq!(opened, Some(Instant::ZERO + drains));
-    // What was seen before is left out: from then on there was one window that does not count, and those that do.
+    // Earlier windows are left out: from then on there was one window that does not count, and those that do.
     let found = probe.result().expect("enough was seen");
     assert!(found.took.likely <= (LEAST as u64 + 1) * WINDOW.0, "{found:?}");
 }
@@ -219,7 +219,7 @@ fn one_of_four(drains: Nanos) -> Probe {
 /// An SSD that takes 8 µs for a read, and at least 500 ns for each of those that it has: with sixteen it can do no more.
 #[test]
 fn extra_reads_make_up_for_tenants_that_do_something_else() {
-    // What is in flight of the tenant: all of its reads, or fewer, because its application sets the pace.
+    // The tenant's IOs in flight: all of its reads, or fewer, because its application sets the pace.
     for own in [8, 2] {
         let mut probe = one_of_four(Nanos::ZERO);
         let price = |_| Bytes(1500);
@@ -232,7 +232,7 @@ fn extra_reads_make_up_for_tenants_that_do_something_else() {
             now += (8_000 / (own + extra)).max(500);
             let outcome = Outcome::Success { latency: Nanos(8_000) };
             let like = probe.extra.like().expect("one was sent");
-            // One in so many is the tenant's own.
+            // One in this many is the tenant's own.
             let is_own = (now / 500) % (32 / own) == 0;
             let step = if is_own {
                 probe.on_arrival(own as usize - 1);
