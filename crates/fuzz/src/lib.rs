@@ -73,7 +73,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "policy",
-        about: "schedulers: every operation in any allowed order, any constants, any shares",
+        about: "stations with any scheduler: every operation in any allowed order, any constants, any shares",
         run: policy::run,
         length_max: 2048,
         short_runs: 4_000,
