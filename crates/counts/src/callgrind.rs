@@ -1,6 +1,6 @@
-//! Runs this program under callgrind, and reads what it wrote.
+//! Runs this program under callgrind, and reads its output.
 //!
-//! Only instructions of this program itself count, and how often it calls other objects (the C library): what is in there
+//! Counted are the instructions of this program itself, and its calls to other objects (the C library): the code of those objects
 //! differs from machine to machine, and `memcpy` picks its code by the processor.
 //!
 //! callgrind writes one file for each thread. In it a line of costs belongs to the object and function that were named last
@@ -17,8 +17,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What `work` takes for one unit, on each of its sides: a run of twice as many units less a run, so that what comes before and
-/// after the units does not count.
+/// The cost of one unit of `work`, on each side: a run of twice as many units less a run, so that the work before and
+/// after the units do not count.
 pub(crate) fn count(work: &Work, folder: &Path) -> Result<Vec<(Side, Count)>> {
     let once = run(work, work.units, &folder.join("once"), &["--dump-line=no"])?;
     let twice = run(work, 2 * work.units, &folder.join("twice"), &["--dump-line=no"])?;
@@ -70,7 +70,7 @@ fn run(work: &Work, units: u32, folder: &Path, options: &[&str]) -> Result<Vec<P
     Ok(files)
 }
 
-/// What callgrind wrote, first thread first.
+/// The files that callgrind wrote, first thread first.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let unreadable = || format!("{}: cannot be read", folder.display());
     let mut files = Vec::new();
@@ -85,7 +85,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What a run took.
+/// The cost of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost {
     instructions: u64,
@@ -94,10 +94,10 @@ struct Cost {
     is_of_ssd: bool,
 }
 
-/// What the names of functions have that only the thread of an SSD runs.
+/// Part of the names of functions that only the thread of an SSD runs.
 const OF_SSD: &str = "server::pipeline::Pipeline";
 
-/// What each thread of a run took.
+/// The cost of each thread of a run.
 struct Threads(Vec<Cost>);
 
 impl Threads {
@@ -127,7 +127,7 @@ impl Threads {
     }
 }
 
-/// What the object `program` took, as the file `text` says.
+/// The cost of the object `program`, according to the file `text`.
 fn cost_of(text: &str, program: &str) -> Result<Cost> {
     let (mut objects, mut functions) = (HashMap::new(), HashMap::new());
     let mut cost = Cost::default();

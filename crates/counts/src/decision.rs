@@ -20,7 +20,7 @@ const PACE: Nanos = Nanos::micros(20);
 const PLACE: u64 = 1 << 30;
 const SMALL_READS: &[(IoKind, Bytes)] = &[(IoKind::Read, Bytes::kib(4))];
 
-/// What tenants ask for.
+/// The load of the tenants.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Its name.
@@ -29,11 +29,11 @@ pub struct Load {
     depth: u32,
     /// Virtual time from one completion to the next.
     pace: Nanos,
-    /// What tenant `n` sends, by `n` modulo the number of kinds.
+    /// The IOs of tenant `n`, by `n` modulo the number of kinds.
     kinds: &'static [(IoKind, Bytes)],
 }
 
-/// What arrives leaves at once.
+/// Each IO leaves as soon as it arrives.
 pub const LIGHT: Load = Load { name: "light", depth: 2, pace: PACE, kinds: SMALL_READS };
 /// Tenants wait for their turn.
 pub const BACKLOGGED: Load = Load { name: "backlogged", depth: 512, pace: PACE, kinds: SMALL_READS };

@@ -1,4 +1,4 @@
-//! The file in which counts are kept, and what is said when they change.
+//! The file of saved counts, and the messages about changes of counts.
 
 use crate::Count;
 use anyhow::{Context, Result, bail};
@@ -19,7 +19,7 @@ const HEAD: &str = "\
 ";
 const COMPILER: &str = "compiler: ";
 
-/// Counts with their names and what they are of, and the compiler that they are of.
+/// Counts with their names and subjects, and the compiler that produced them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) compiler: String,
@@ -83,7 +83,7 @@ impl Counts {
         }
     }
 
-    /// What is to be told of `found` where these were kept: nothing if all is as it was.
+    /// The message about differences between `found` and these counts; `None` without a difference.
     pub(crate) fn complaint(&self, found: &Counts) -> Option<String> {
         let mut said = String::new();
         let mut say = |text: String| said.extend([text.as_str(), "\n"]);
@@ -132,7 +132,7 @@ fn calls_differ(name: &str, kept: u64, found: u64) -> bool {
     differ(kept, found, percent) && (kept == 0 || kept.abs_diff(found) > 1)
 }
 
-/// What is to be told of a line.
+/// The changes of a line, as messages.
 fn changes(kept: &Line, found: &Line) -> Vec<String> {
     let (old, new) = (kept.count, found.count);
     let mut changes = Vec::new();

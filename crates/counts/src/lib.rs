@@ -2,7 +2,7 @@
 //!
 //! Nothing here measures. The program `counts` runs each [`Work`] under callgrind, `make bench` times the [`decision`] driver.
 //!
-//! Elsewhere: what is counted, how, and what makes counts comparable is `docs/instruction-counts.md`.
+//! Elsewhere: `docs/instruction-counts.md` lists the counted work and says how counts are made comparable.
 
 pub mod decision;
 mod pdu;

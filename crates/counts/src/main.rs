@@ -1,4 +1,4 @@
-//! `make counts` and the phase "counts" of `make test`: instructions of what is deterministic, against those that are kept.
+//! `make counts` and the phase "counts" of `make test`: instructions of deterministic work, against the saved counts.
 //!
 //! ```text
 //!   counts                 counts everything and compares with counts.txt: fails if one differs by more than 2 %, three times in a row
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `callgrind` runs this program once more, under valgrind, for each work of the list in `counts::works`; `kept` is the file.
-//! docs/instruction-counts.md says what is counted and what to do when a count changes.
+//! docs/instruction-counts.md lists the counted work and the steps to take when a count changes.
 
 mod callgrind;
 mod kept;
@@ -26,10 +26,10 @@ use std::thread;
 /// The compiler that built this.
 const COMPILER: &str = env!("COUNTS_COMPILER");
 
-/// So many times work is counted before it has changed: now and then two threads meet otherwise than they nearly always do.
+/// Maximum number of counts of a work before it is reported as changed: sometimes two threads meet in an unusual order.
 const TRIES: u32 = 3;
 
-/// What one unit of work takes.
+/// The cost of one unit of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Count {
     instructions: u64,

@@ -13,7 +13,7 @@ const DATA: u32 = 4096;
 const AT_ONCE: u32 = 32;
 const FRAMING: Framing = Framing { digests: Digests { header: false, data: false }, alignment: 4 };
 
-/// What is laid; the data is only pointed to, as a socket would.
+/// The encoded bytes; the data is only pointed to, as a socket would.
 #[derive(Default)]
 struct Laid {
     bytes: Vec<u8>,
@@ -76,7 +76,7 @@ pub(crate) fn decode_data(pdus: u32) {
     decode(End::Host, &laid.bytes, pdus);
 }
 
-/// Cuts `bytes`, which are so many PDUs as arrive in one piece, until there were `pdus`.
+/// Cuts `bytes`, the PDUs that arrive in one piece, until `pdus` PDUs were cut.
 fn decode(receiver: End, bytes: &[u8], pdus: u32) {
     let rules = Rules {
         receiver,

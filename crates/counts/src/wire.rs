@@ -3,7 +3,7 @@
 //! Both ends run on the epoll backend over loopback and never spin. The host submits a burst and sleeps until all of it has
 //! ended; the target sleeps until the burst is there. A burst, and what answers it, is one segment, so each side does the same
 //! turns of its loop whatever the machine does meanwhile. The device is a null device, so nothing else ends on its own time.
-//! The host runs on the calling thread and the target on its own, which is how their instructions are told apart.
+//! The host runs on the calling thread and the target on its own, which keeps their instructions separate.
 //!
 //! The connection is on the thread of its SSD, or on another one: then a burst and its answer cross the threads as one batch each.
 
@@ -48,7 +48,7 @@ pub(crate) fn run(operation: Operation, carrier: Carrier, burst: u32, ios: u32) 
     config.spin = Some(Nanos::ZERO);
     // On every machine the same.
     config.threads = Some(carrier.threads());
-    // What a decision takes is counted apart, in virtual time: here it would depend on how fast the machine is.
+    // The cost of a decision is counted separately, in virtual time: here it would depend on the speed of the machine.
     config.devices[0].scheduler.policy = Scheduler::NONE;
     let server = Server::start(config).expect("a target on loopback starts");
     let mut host = Host::connect(&server, carrier);

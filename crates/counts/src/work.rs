@@ -1,4 +1,4 @@
-//! The list of what is counted.
+//! The list of counted work.
 
 use crate::decision::{BACKLOGGED, LIGHT, Load, MIXED, PACED};
 use crate::wire::Carrier;
@@ -10,16 +10,16 @@ use sched::Scheduler;
 pub struct Work {
     /// Its name: the line of the file, less the side.
     pub name: String,
-    /// What one unit of it is, in a few words.
+    /// A short description of one unit.
     pub about: &'static str,
-    /// How many units a count is taken over.
+    /// Number of units in a count.
     pub units: u32,
-    /// Whose instructions count.
+    /// The sides with counted instructions.
     pub sides: &'static [Side],
     run: Run,
 }
 
-/// How it is done.
+/// The way to run the work.
 #[derive(Clone, Copy)]
 enum Run {
     /// By itself.
@@ -28,7 +28,7 @@ enum Run {
     Decision(&'static Scheduler, Load),
 }
 
-/// Whose instructions are counted.
+/// A side with counted instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Everything runs on one thread.
@@ -42,7 +42,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// What follows the name of the work in the file.
+    /// The suffix of the work's name in the file.
     pub fn suffix(self) -> &'static str {
         match self {
             Side::All => "",
@@ -80,7 +80,7 @@ impl Work {
         Work { sides: &[Side::Host, Side::Target], ..Work::on_one_thread(name, WIRE_IOS, run, about) }
     }
 
-    /// The host does what it does when all is on one thread.
+    /// The host behaves as it does when all is on one thread.
     fn across_threads(name: &str, run: fn(u32), about: &'static str) -> Work {
         Work { sides: &[Side::Target, Side::Ssd], ..Work::on_one_thread(name, WIRE_IOS, run, about) }
     }

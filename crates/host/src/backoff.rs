@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Nanos;
 
-/// How long and how often to try to reconnect to a lost controller.
+/// The intervals and the number of attempts to reconnect to a lost controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The wait before the second try. The first try has no wait.

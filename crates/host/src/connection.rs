@@ -31,7 +31,7 @@ pub(crate) struct Outstanding {
     pub(crate) request: Request,
     /// Its position among all IOs of the controller.
     pub(crate) sequence: u64,
-    /// How often its connection was lost.
+    /// Number of times that its connection was lost.
     pub(crate) losses: u32,
     /// When it was last sent.
     pub(crate) sent: Option<Instant>,
@@ -256,7 +256,7 @@ impl Connection {
         self.is_open && self.transport.transmit_pending() > 0
     }
 
-    /// Writes what waits to be sent into `batch`.
+    /// Writes the data that waits to be sent into `batch`.
     pub(crate) fn poll_transmit(&mut self, batch: &mut impl Batch) {
         let mut returned = std::mem::take(&mut self.returned);
         self.transport.poll_transmit(&mut Gather { batch, returned: &mut returned });

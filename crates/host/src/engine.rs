@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   loop {
-//!       engine.wait(deadline)?;                    // sends what was submitted, receives, keeps time
+//!       engine.wait(deadline)?;                    // sends the submitted IOs, receives, keeps time
 //!       while let Some(event) = engine.next_event() { … engine.submit(controller, request) … }
 //!   }
 //! ```
 //!
-//! What is submitted between two calls of `wait` is sent in one batch per connection. A connection has one
+//! IOs submitted between two calls of `wait` are sent in one batch per connection. A connection has one
 //! batch in flight; later submissions form the next batch.
 //!
 //! Elsewhere: `session` makes all decisions.
@@ -27,7 +27,7 @@ use std::io;
 use std::sync::Arc;
 use units::{Bytes, Instant, Nanos};
 
-/// How long a closed connection stays open so that its TermReq can be sent.
+/// Time that a closed connection stays open so that its TermReq can be sent.
 const LINGER: Nanos = Nanos::millis(200);
 /// Batches kept for reuse.
 const SPARE_BATCHES: usize = 256;
@@ -58,7 +58,7 @@ pub struct Engine {
     slots: Vec<Slot>,
     free: Vec<usize>,
     sockets: HashMap<Token, Socket>,
-    /// Closed connections whose TermReq is still being sent, and until when.
+    /// Closed connections whose TermReq is still being sent, and their deadlines.
     lingering: Vec<(Instant, Token)>,
     /// May have entries that are no longer needed; never lacks one that is.
     alarms: BinaryHeap<Reverse<(Instant, usize)>>,
@@ -168,7 +168,7 @@ impl Engine {
         self.session(controller).map(Session::info)
     }
 
-    /// The virtual view of a controller's SSD; `None` if the controller is gone.
+    /// The virtual view of a controller's SSD; `None` if the controller no longer exists.
     pub fn view(&self, controller: ControllerId) -> Option<View> {
         self.session(controller).map(Session::view)
     }
@@ -188,7 +188,7 @@ impl Engine {
         self.events.pop_front()
     }
 
-    /// Sends what was submitted. Returns when there is an event to take, or when `deadline` has passed.
+    /// Sends the submitted IOs. Returns when there is an event to take, or when `deadline` has passed.
     ///
     /// # Errors
     /// An error of the reactor: the machine does not work.

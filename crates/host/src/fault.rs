@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use units::Nanos;
 
-/// What ended an attempt or a connection.
+/// The cause that ended an attempt or a connection.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// No connection could be made.
@@ -74,7 +74,7 @@ impl Fault {
         }
     }
 
-    /// What to do about it, if the message does not say it.
+    /// Advice for the user, if the message does not contain it.
     fn advice(&self) -> Option<&'static str> {
         match self {
             Fault::Unreachable(error) if is_out_of_descriptors(error) => Some(
@@ -138,7 +138,7 @@ pub struct ConnectError {
     pub host: Nqn,
     /// Tries since the controller was last ready.
     pub tries: u32,
-    /// What ended the last try.
+    /// The cause that ended the last try.
     pub fault: Fault,
 }
 

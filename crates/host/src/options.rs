@@ -6,7 +6,7 @@ use nvme::spec::nqn::Nqn;
 use std::net::SocketAddr;
 use units::Nanos;
 
-/// What to do with IOs that are outstanding when their connection is lost.
+/// Treatment of IOs that are outstanding when their connection is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryPolicy {
     /// They fail; the caller decides what to do.
@@ -49,9 +49,9 @@ pub struct ControllerOptions {
     pub connect_timeout: Nanos,
     /// If an IO takes longer, the connection is considered dead.
     pub io_timeout: Nanos,
-    /// How to reconnect.
+    /// Timing of reconnects.
     pub backoff: Backoff,
-    /// What happens to outstanding IOs when the connection is lost.
+    /// Treatment of outstanding IOs when the connection is lost.
     pub retry: RetryPolicy,
     /// Seed of the jitter.
     pub seed: u64,

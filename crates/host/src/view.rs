@@ -40,9 +40,9 @@ pub struct View {
 /// An SSD is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyView {
-    /// How much longer reads take than usual.
+    /// The slowdown of reads.
     pub reads: Slowdown,
-    /// How much longer writes take.
+    /// The slowdown of writes.
     pub writes: Slowdown,
     /// When it is expected to be over; after that the switch should be heard again. If the switch cannot say, that is after
     /// [`BusyView::UNKNOWN`].
@@ -50,9 +50,9 @@ pub struct BusyView {
 }
 
 impl BusyView {
-    /// How long it is believed that an SSD is slow if nobody knows for how long.
+    /// Time for which an SSD is believed to be slow if its report has no duration.
     pub const UNKNOWN: Nanos = Nanos::millis(500);
-    /// How long it is believed at most without hearing it again.
+    /// Upper bound for the time that a report is believed without a new one.
     pub const LONGEST: Nanos = Nanos::secs(5);
 
     /// A completion that came at `now` says this.
@@ -63,13 +63,13 @@ impl BusyView {
 }
 
 impl View {
-    /// How many more IOs could be sent now; `None` if the switch reports no credit.
+    /// Number of further IOs that could be sent now; `None` if the switch reports no credit.
     pub fn room(&self) -> Option<u32> {
         self.credit.map(|credit| credit.saturating_sub(self.in_flight))
     }
 }
 
-/// Measures what a view shows.
+/// Measures the contents of a view.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     read_latency: Option<Nanos>,

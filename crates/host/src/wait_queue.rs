@@ -67,7 +67,7 @@ impl WaitQueue {
         Some(entitled.map_or((first, true), |class| (class, false)))
     }
 
-    /// What `pop` would take.
+    /// The IO that `pop` would take.
     pub(crate) fn first(&self) -> Option<&Outstanding> {
         self.turn().and_then(|(class, _)| self.classes[class].front())
     }

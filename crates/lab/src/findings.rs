@@ -1,4 +1,4 @@
-//! What an experiment found: the records of all its runs.
+//! The findings of an experiment: the records of all its runs.
 
 use crate::claims::Row;
 use crate::experiment::Experiment;
@@ -12,13 +12,13 @@ use serde::Serialize;
 /// An experiment and its records.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// What was run.
+    /// The experiment that was run.
     pub experiment: Experiment,
     /// Profile by profile, case by case, scheduler by scheduler, seed by seed.
     pub records: Vec<Record>,
 }
 
-/// Runs an experiment on all cores. Tells `watch` of every run that ends.
+/// Runs an experiment on all cores. Reports every run that ends to `watch`.
 ///
 /// # Errors
 /// A run broke a rule of the simulator.

@@ -1,4 +1,4 @@
-//! The lab: every scheduler on the same simulated SSDs and workloads, compared with what the papers claim.
+//! The lab: every scheduler on the same simulated SSDs and workloads, compared with the claims of the papers.
 //!
 //! ```text
 //!  experiment.toml ─► Experiment ─► Plan: worlds ─► runner (all cores) ─► Findings: one Record per run
@@ -9,7 +9,7 @@
 //! Everything runs in virtual time. The same experiment and seeds give the same records, byte by byte (`tests/repeatable.rs`), also on
 //! one core, in debug and in release builds (`tests/reproducible.sh` of the workspace).
 //!
-//! Reading order: [`experiment`] (what is run), [`plan`] (the worlds it needs), [`runner`], [`measure`] (what is kept of a
+//! Reading order: [`experiment`] (what is run), [`plan`] (the worlds it needs), [`runner`], [`measure`] (the saved results of a
 //! run), [`claims`] (what the papers say, and whether it holds here), [`figure`] (the drawings),
 //! [`report`] (everything on one page); [`judge`] draws SSDs and mixes at random; [`racks`] has databases on many SSDs.
 

@@ -1,4 +1,4 @@
-//! What is kept of a run: per group of tenants bandwidth, latency and both as time series; histograms are merged and let go.
+//! The saved results of a run: per group of tenants bandwidth, latency and both as time series; histograms are merged and let go.
 
 use hdrhistogram::Histogram;
 use sched::{BusyPeriod, SsdView};
@@ -11,7 +11,7 @@ use units::{Instant, Nanos};
 pub struct Measured {
     /// In the order of the case.
     pub groups: Vec<GroupMeasured>,
-    /// What the scheduler showed, interval by interval.
+    /// The states that the scheduler reported, interval by interval.
     pub views: Vec<(Instant, SsdView)>,
     /// At the end of which intervals the SSD was slow, as the switch found.
     pub busy: Vec<(Instant, BusyPeriod)>,
@@ -78,7 +78,7 @@ pub struct Quantiles {
 }
 
 impl Measured {
-    /// What is kept of `results`, whose tenants belong to groups of `counts` tenants each.
+    /// The saved part of `results`, whose tenants belong to groups of `counts` tenants each.
     pub fn new(results: &Results, counts: &[u32]) -> Measured {
         let mut tenants = &results.tenants[..];
         let mut groups = Vec::with_capacity(counts.len());

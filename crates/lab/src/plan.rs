@@ -14,7 +14,7 @@ use units::{Instant, Nanos};
 
 /// Workers of one kind that measure the most that the device gives that kind.
 const SATURATING_WORKERS: usize = 16;
-/// What an open workload is replaced by when its maximum is looked for.
+/// Queue depth of the closed workload that replaces an open one in the search for its maximum.
 const SATURATING_DEPTH: u32 = 32;
 
 /// One world to run, and its purpose.
@@ -30,7 +30,7 @@ pub struct Run {
     pub label: String,
 }
 
-/// What a run is for.
+/// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A case under a scheduler. Indices into the experiment's lists.
@@ -189,7 +189,7 @@ impl Planner<'_> {
     }
 }
 
-/// What is left out at the beginning of a run. A scheduler that learns has the time to learn, unless tenants come and go: then what it
+/// The time left out at the beginning of a run. A scheduler that learns has the time to learn, unless tenants come and go: then what it
 /// does at first is part of the experiment.
 fn warm_up(scheduler: Scheduler, tenants: &[TenantSpec], warm_up: Nanos) -> Nanos {
     let is_steady = |tenant: &TenantSpec| tenant.start == Instant::ZERO && tenant.stop == Instant::FAR_FUTURE;

@@ -31,7 +31,7 @@ pub struct Record {
     pub utilisation: f64,
     /// In the order of the case.
     pub groups: Vec<GroupRecord>,
-    /// What the scheduler showed at the end of each interval.
+    /// The state of the scheduler at the end of each interval.
     pub time_series: Vec<SchedulerPoint>,
     /// The moments at which the switch found the SSD slow, whatever the scheduler.
     pub busy: Vec<BusyPoint>,
@@ -46,15 +46,15 @@ pub struct Record {
 pub struct GroupRecord {
     /// Its name.
     pub name: String,
-    /// How many tenants.
+    /// Number of tenants.
     pub tenants: u32,
     /// Measured seconds.
     pub seconds: f64,
     /// All its tenants together, 10^6 bytes per second.
     pub mb_per_s: f64,
-    /// What the device gives this kind of work at most, 10^6 bytes per second: many workers alone, no scheduler.
+    /// The maximum of the device for this kind of work, 10^6 bytes per second: many workers alone, no scheduler.
     pub mb_per_s_maximum: f64,
-    /// What one worker of this kind reaches alone, 10^6 bytes per second.
+    /// The bandwidth of one worker of this kind alone, 10^6 bytes per second.
     pub mb_per_s_one: f64,
     /// Mean over its tenants of bandwidth / (maximum / tenants in the run). 1 is a fair share.
     pub f_util: f64,
@@ -129,11 +129,11 @@ pub struct SchedulerPoint {
 pub struct BusyPoint {
     /// Seconds since the measurement began; negative in the warm-up.
     pub second: f64,
-    /// How many times longer reads take than usual.
+    /// The slowdown factor of reads.
     pub reads_slowdown: f64,
     /// The same for writes.
     pub writes_slowdown: f64,
-    /// For about so many seconds more; `None` if that is not known.
+    /// The expected remaining time in seconds; `None` if that is not known.
     pub for_about: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Runs worlds on all cores and keeps what is needed of each.
+//! Runs worlds on all cores and keeps the needed results of each.
 //!
 //! Threads take the next world from a shared counter; the results are in the order of the worlds. Conditioned
 //! SSDs are shared: making a fragmented one takes longer than many runs.
@@ -21,11 +21,11 @@ pub struct Broken {
     pub label: String,
     /// Its seed.
     pub seed: u64,
-    /// What happened.
+    /// The violation that occurred.
     pub violation: Violation,
 }
 
-/// How far the work is.
+/// The progress of the work.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// Runs that have ended.
@@ -62,7 +62,7 @@ impl Images {
     }
 }
 
-/// Runs all, on as many threads as there are cores. Tells `watch` of every run that ends.
+/// Runs all, on as many threads as there are cores. Reports every run that ends to `watch`.
 ///
 /// # Errors
 /// The first run, in the order of `runs`, that broke a rule.

@@ -52,11 +52,11 @@ pub struct Pace {
     pub tenants: u32,
     /// IOs that completed in a run, warm-up included. The same in each run: it is the same world.
     pub ios: u64,
-    /// What each run took.
+    /// The cost of each run.
     pub took: Vec<Took>,
 }
 
-/// What a run took, in seconds.
+/// The cost of a run, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Took {
     /// By the wall clock.

@@ -36,7 +36,7 @@ enum Constants {
     Usual,
     /// Those with which the Gimbal paper compared.
     Compared,
-    /// A threshold that does not follow the latency: what the paper's figure 17 argues against.
+    /// A threshold that does not follow the latency: the paper's figure 17 argues against it.
     FixedThreshold,
     /// Those of Linux before a drive that takes 32 IOs at a time, as a SATA drive does.
     Sata,
@@ -46,7 +46,7 @@ enum Constants {
 const STORE_LATENCY: Nanos = Nanos::micros(20);
 const STORE_RATE: ByteRate = ByteRate(2_000_000_000);
 
-/// What a scheduler is in a world.
+/// The form of a scheduler in a world.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Before the SSD.
@@ -70,7 +70,7 @@ pub struct NotCalibrated {
     pub profile: String,
 }
 
-/// How to come by a calibration.
+/// The way to get a calibration.
 fn remedy(scheduler: Scheduler) -> &'static str {
     if scheduler.is_as_compared() {
         "It is a setting for the drive of the Gimbal paper, and there is none for others: choose another profile, "
@@ -93,7 +93,7 @@ fn calibrated(scheduler: Scheduler) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", unknown(.name))]
 pub struct UnknownScheduler {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
 }
 

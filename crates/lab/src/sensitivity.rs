@@ -8,7 +8,7 @@
 //! g7c G7c gimbal HHDHDDHH
 //! ```
 //!
-//! Holds: what is written is read back, and a file of another form is refused (tests).
+//! Holds: written data is read back, and a file of another form is refused (tests).
 
 use crate::claims::{Row, Verdict};
 use crate::ssds::CalibratedSsd;
@@ -19,7 +19,7 @@ use std::sync::LazyLock;
 /// The header of the file.
 const HEADER: &str = "# EXPERIMENT CLAIM SCHEDULER, and the verdict on each plausible SSD from seed 1 on: H holds, S stronger, W weaker, D differs, \
                       M missed, O open, U unmeasured\n";
-/// What comes with gimbal. How it was made is in docs/lab.md.
+/// The file that comes with gimbal. How it was made is in docs/lab.md.
 const KEPT: &str = include_str!("../../../experiments/sensitivity.txt");
 /// The key of a line: experiment, claim, scheduler.
 const NAMES: usize = 3;
@@ -77,14 +77,14 @@ pub fn ssd(seed: u64) -> CalibratedSsd {
 }
 
 impl Sensitivity {
-    /// What comes with gimbal.
+    /// The data that comes with gimbal.
     pub fn kept() -> &'static Sensitivity {
         static READ: LazyLock<Sensitivity> =
             LazyLock::new(|| Sensitivity::parse(KEPT).unwrap_or_else(|error| panic!("built in: {error}")));
         &READ
     }
 
-    /// How many SSDs were judged.
+    /// Number of judged SSDs.
     pub fn ssds(&self) -> usize {
         self.verdicts.values().next().map_or(0, Vec::len)
     }
@@ -94,7 +94,7 @@ impl Sensitivity {
         self.verdicts.iter()
     }
 
-    /// The part of the SSDs on which a claim holds under a scheduler; `None` if nobody judged it.
+    /// The part of the SSDs on which a claim holds under a scheduler; `None` if it was not judged.
     pub fn share(&self, experiment: &str, claim: &str, scheduler: &str) -> Option<f64> {
         let names = [experiment, claim, scheduler].map(str::to_owned);
         self.verdicts.get(&names).map(|verdicts| share(verdicts, &[Verdict::Holds]))

@@ -27,7 +27,7 @@ pub(crate) fn is_papers(profile: &str) -> bool {
     ["dct983", "dct983-b"].contains(&profile)
 }
 
-/// What `gimbal ssdtest simulated:NAME --quick` found of the SSDs with a write buffer: made by `make calibrations`.
+/// The profiles that `gimbal ssdtest simulated:NAME --quick` found of the SSDs with a write buffer: made by `make calibrations`.
 const PROBED: [(&str, &str); 6] = [
     ("consumer-slc", include_str!("../../../calibrations/probed/consumer-slc.toml")),
     ("consumer-small", include_str!("../../../calibrations/probed/consumer-small.toml")),
@@ -37,7 +37,7 @@ const PROBED: [(&str, &str); 6] = [
     ("consumer-lazy", include_str!("../../../calibrations/probed/consumer-lazy.toml")),
 ];
 
-/// An SSD, and what is known of it beforehand.
+/// An SSD, and the prior knowledge of it.
 #[derive(Clone, Debug)]
 pub struct CalibratedSsd {
     /// The SSD.
@@ -46,7 +46,7 @@ pub struct CalibratedSsd {
     pub calibration: Calibration,
     /// For the baselines as the Gimbal paper compared with them; empty unless it is that paper's drive.
     pub compared: Calibration,
-    /// What a probe has found of its write buffer; `None` if it was not probed.
+    /// The write buffer as a probe found it; `None` if it was not probed.
     pub drive: Option<Drive>,
 }
 

@@ -38,7 +38,7 @@ impl BlockSizes {
         Ok(BlockSizes { per: sizes.map(|size| vec![(size.unwrap_or(default), 1)]) })
     }
 
-    /// Reads `bssplit`: `4k/10:64k/50:32k/40`; sizes without a percentage share what is left.
+    /// Reads `bssplit`: `4k/10:64k/50:32k/40`; sizes without a percentage share the rest.
     pub fn parse_split(text: &str, default: Bytes) -> Result<BlockSizes, String> {
         let splits = per_direction(text, split)?;
         Ok(BlockSizes { per: splits.map(|split| split.unwrap_or_else(|| vec![(default, 1)])) })

@@ -12,9 +12,9 @@ use host::Class;
 use std::path::PathBuf;
 use units::{Bytes, Nanos, NotAQuantity, time_with_default_unit};
 
-/// How long each depth is tried in a search for a latency.
+/// Length of the trial of each depth in a search for a latency.
 const LATENCY_WINDOW: Nanos = Nanos::secs(5);
-/// How long a job runs that no option limits.
+/// Runtime of a job without a limit.
 const RUNTIME: Nanos = Nanos::secs(10);
 
 /// The jobs of a run, and the options without effect.

@@ -1,8 +1,8 @@
-//! What a job does, in fio's terms, and the direction of its IOs.
+//! The work of a job, in fio's terms, and the direction of its IOs.
 
 use serde::Serialize;
 
-/// What a job does.
+/// The work of a job.
 #[allow(clippy::enum_variant_names, reason = "`rw` is fio's word for a mix, and its name for the option")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -113,7 +113,7 @@ pub enum Direction {
     Trim,
 }
 
-/// How many directions there are.
+/// Number of directions.
 pub const DIRECTIONS: usize = Direction::ALL.len();
 
 impl Direction {

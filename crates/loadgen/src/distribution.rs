@@ -32,7 +32,7 @@ pub struct Zone {
     pub space: u8,
 }
 
-/// Reads `50/5:30/15:20/80`. Zones without a percentage of the region share what is left of it.
+/// Reads `50/5:30/15:20/80`. Zones without a percentage of the region share the rest of it.
 fn zones(text: &str) -> Result<Vec<Zone>, String> {
     let number = |text: &str| {
         text.parse::<u8>()

@@ -95,7 +95,7 @@ impl Drive {
     }
 
     /// Runs the load from `start` on, and reports every interval to `tell`. Returns each job's result with its number, and the error
-    /// that ended the run early, if any; the results then show what was done until then.
+    /// that ended the run early, if any; the results then show the work done until then.
     pub(crate) fn run(
         mut self,
         load: &Load,
@@ -146,7 +146,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Makes what the streams need and what takes time: workloads, and buffers with data.
+    /// Prepares the parts of streams that take time: workloads, and buffers with data.
     pub(crate) fn prepare(&mut self, load: &Load) {
         for running in &mut self.running {
             let job = &running.job;
@@ -169,7 +169,7 @@ impl Drive {
         }
     }
 
-    /// Notes on limits of the controllers that are below what the jobs ask for.
+    /// Notes on limits of the controllers that are below the demands of the jobs.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for Running { job, controller, .. } in &self.running {
@@ -283,7 +283,7 @@ impl Drive {
         while let Some(event) = self.engine.next_event() {
             match event {
                 Event::Completed { completion, .. } => match self.on_completed(completion) {
-                    // A later event says why the controller is gone.
+                    // A later event gives the reason for the loss of the controller.
                     Err(error @ BenchError::Refused(_, Refusal::Gone)) => {
                         refused.get_or_insert(error);
                     }
@@ -410,7 +410,7 @@ impl Drive {
 /// A thread's part of the results: one for each of its jobs (by number), and the error that ended it early.
 pub(crate) type Part = (Vec<(usize, JobResult)>, Option<BenchError>);
 
-/// What a thread reports while it runs.
+/// The reports of a thread while it runs.
 #[derive(Debug)]
 pub(crate) enum Told {
     /// An interval of the job with this number has ended.

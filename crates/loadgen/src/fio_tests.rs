@@ -66,7 +66,7 @@ fn assert_alike(what: &str, fio: f64, ours: f64, apart: f64) {
     assert!((fio - ours).abs() <= apart, "{what}: {fio:.3} with fio, {ours:.3} with ours");
 }
 
-/// How many different blocks of 4 KiB were done, and how many were repeated.
+/// Number of different blocks of 4 KiB that were done, and of repeated ones.
 fn coverage(ios: &[Io]) -> (usize, usize) {
     let blocks = ios.iter().flat_map(|(_, offset, length)| (offset / 4096)..(offset + length) / 4096);
     let mut counts: HashMap<u64, usize> = HashMap::new();

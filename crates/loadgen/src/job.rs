@@ -33,7 +33,7 @@ pub struct Job {
     pub nqn: Option<String>,
     /// The namespace; `None` is the first.
     pub nsid: Option<u32>,
-    /// What it does.
+    /// The kind of its work.
     pub rw: Rw,
     /// Bytes per IO.
     pub bs: BlockSizes,
@@ -43,7 +43,7 @@ pub struct Job {
     pub numjobs: u32,
     /// Percentage of reads in a mix.
     pub rwmixread: u8,
-    /// How much of a random job is random, by direction.
+    /// Random part of a random job, in percent, by direction.
     pub percentage_random: [u8; DIRECTIONS],
     /// Which places a random job prefers.
     pub random_distribution: Distribution,
@@ -57,7 +57,7 @@ pub struct Job {
     pub offset: Bytes,
     /// The same in percent of the namespace, instead.
     pub offset_percent: Option<u8>,
-    /// How much further on each connection begins.
+    /// Distance between the offsets of successive connections.
     pub offset_increment: Bytes,
     /// Random IOs begin at multiples of this.
     pub blockalign: Option<Bytes>,
@@ -67,9 +67,9 @@ pub struct Job {
     pub run: u32,
     /// The least bandwidth of each direction in bytes per second: less is an error at the end.
     pub rate_min: [Option<u64>; DIRECTIONS],
-    /// How long the region is.
+    /// Length of the region.
     pub size: Extent,
-    /// How much a connection does before it ends.
+    /// Amount of work of a connection before it ends.
     pub amount: Amount,
     /// The block of the region that a sequential job does first, for callers that build theirs in code.
     pub first_step: u64,
@@ -81,7 +81,7 @@ pub struct Job {
     pub start: Nanos,
     /// When it stops, after the start of the run; `None` is the end of the run, or of its work.
     pub stop: Option<Nanos>,
-    /// How long it runs before its IOs count, in addition to the run's ramp.
+    /// Time before its IOs count, in addition to the run's ramp.
     pub ramp: Nanos,
     /// It starts again when it has done its amount.
     pub time_based: bool,
@@ -93,13 +93,13 @@ pub struct Job {
     pub group_reporting: bool,
     /// The group, counted from 0.
     pub group: usize,
-    /// How many jobs before it make all those before it end first.
+    /// Number of earlier jobs that make all those before them end first.
     pub stage: usize,
     /// Bytes per second that it reaches alone, if known: the reference of f-Util.
     pub standalone: Option<u64>,
 }
 
-/// How long a region is.
+/// Length of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
     /// Up to the end of the namespace.
@@ -111,14 +111,14 @@ pub enum Extent {
     Percent(u8),
 }
 
-/// How much each connection does.
+/// Amount of work of each connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount {
     /// Bytes; `None` is the region once.
     pub io_size: Option<Bytes>,
     /// IOs; `None` is no limit.
     pub number_ios: Option<u64>,
-    /// How many times.
+    /// Number of repetitions.
     pub loops: u64,
 }
 
@@ -159,7 +159,7 @@ pub enum JobError {
     /// Two options that exclude each other: job, the options.
     #[error("job {0}: give {1} or {2}, not both")]
     Both(String, &'static str, &'static str),
-    /// An option that needs another one: job, the option, what it needs.
+    /// An option that needs another one: job, the option, the needed one.
     #[error("job {0}: {1} needs {2}")]
     Needs(String, &'static str, &'static str),
     /// Two jobs have the same name.

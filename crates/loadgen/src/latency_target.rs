@@ -22,7 +22,7 @@ const STABLE: u32 = 3;
 pub struct LatencyTarget {
     /// The latency.
     pub target: Nanos,
-    /// How long each depth is tried.
+    /// Length of the trial of each depth.
     pub window: Nanos,
     /// Percentage of IOs that must not take longer.
     pub percentile: f64,
@@ -41,7 +41,7 @@ pub enum Found {
     Unfinished(Option<u32>),
 }
 
-/// What to do after a completed IO.
+/// The action after a completed IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing yet.
@@ -178,7 +178,7 @@ mod tests {
         keeps_running: false,
     };
 
-    /// Runs windows of ten IOs on a device that is fast enough up to `border` at once. Answers the verdicts.
+    /// Runs windows of ten IOs on a device that is fast enough up to `border` at once. Returns the verdicts.
     fn search(search: &mut Search, border: u32, windows: u64) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         for window in 0..windows {

@@ -8,9 +8,9 @@
 //!                                           └────────── service ──────────┘
 //! ```
 //!
-//! `latency` is what a user of the tenant sees; `service` is what a network trace shows, and what papers usually report.
+//! `latency` is the time that a user of the tenant sees; `service` is the time in a network trace, and usually in papers.
 //!
-//! Totals count what completed in the measured window (after the ramp). The time series has everything, so that a plot shows how
+//! Totals count IOs that completed in the measured window (after the ramp). The time series has everything, so that a plot shows how
 //! the run settled.
 
 use crate::direction::{DIRECTIONS, Direction};
@@ -125,9 +125,9 @@ pub(crate) struct Recorder {
 /// The finished records of one job.
 #[derive(Debug)]
 pub(crate) struct Recorded {
-    /// How long the window was.
+    /// Length of the window.
     pub measured: Nanos,
-    /// What completed in it, by direction.
+    /// The IOs that completed in it, by direction.
     pub tallies: [Tally; DIRECTIONS],
     /// Interval by interval from the start of the run.
     pub series: Vec<Interval>,

@@ -13,7 +13,7 @@ pub(crate) fn expect(needed: Bytes) -> Result<(), BenchError> {
     }
 }
 
-/// The memory that this process can get: what the machine has, or what the limit of its address space (`ulimit -v`) leaves.
+/// The memory that this process can get: that of the machine, or the rest of the limit of its address space (`ulimit -v`).
 fn available() -> Option<Bytes> {
     let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| kib_of(&text, "MemAvailable:"));
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

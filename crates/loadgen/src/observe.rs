@@ -13,15 +13,15 @@ pub enum Phase {
     Alone {
         /// Its number among the jobs.
         job: usize,
-        /// How long it will run.
+        /// Planned runtime.
         span: Nanos,
     },
     /// All jobs run.
     Running {
-        /// How long they will run, including the ramp; `None` until all work is done.
+        /// Planned runtime, including the ramp; `None` until all work is done.
         span: Option<Nanos>,
     },
-    /// What was written is read back.
+    /// The written data is read back.
     Verifying,
 }
 

@@ -12,7 +12,7 @@ pub struct Known {
     pub name: &'static str,
     /// Other spellings of the name.
     pub aliases: &'static [&'static str],
-    /// What the value is; `None` for a switch, whose value is optional.
+    /// A description of the value; `None` for a switch, whose value is optional.
     pub value: Option<&'static str>,
     /// One line of help.
     pub help: &'static str,

@@ -23,7 +23,7 @@ use units::{ByteRate, Bytes, Instant, Nanos};
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 
-/// How a rate spaces its IOs (`rate_process`).
+/// The spacing of IOs at a given rate (`rate_process`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrival {
     /// Evenly.
@@ -53,7 +53,7 @@ pub enum Rate {
     Bytes(u64),
 }
 
-/// What limits the rate of a job.
+/// The limit of a job's rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pacing {
     /// Only its depth.

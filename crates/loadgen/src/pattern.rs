@@ -1,4 +1,4 @@
-//! The data that `--verify` writes, and the check of what it reads back.
+//! The data that `--verify` writes, and the check of the data that it reads back.
 //!
 //! Every 64-byte line contains its own address. So lines that were lost, torn, swapped or left from an earlier run are detected and
 //! distinguished:
@@ -13,16 +13,16 @@ use units::Bytes;
 const LINE: usize = 64;
 const WORD: usize = 8;
 
-/// What was found instead of the data that was written.
+/// The contents found instead of the written data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// Where, in bytes from the start of the namespace.
     pub at: Bytes,
-    /// What is there.
+    /// The contents of the line.
     pub found: Found,
 }
 
-/// What a wrong line looks like.
+/// The kind of a wrong line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Only zeroes: the write was lost, or the place was deallocated.
@@ -55,7 +55,7 @@ pub(crate) fn fill(buffer: &mut [u8], offset: Bytes, run: u64) {
     }
 }
 
-/// Checks what was read from byte `offset`; the error is the first wrong line.
+/// Checks the data read from byte `offset`; the error is the first wrong line.
 pub(crate) fn check(buffer: &[u8], offset: Bytes, run: u64) -> Result<(), Mismatch> {
     let first = offset.get() / LINE as u64;
     for (line, number) in buffer.chunks_exact(LINE).zip(first..) {

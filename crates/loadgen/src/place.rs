@@ -25,7 +25,7 @@ impl Place {
         Bytes(self.region.offset.get() + step.first * self.region.unit.get())
     }
 
-    /// How many bytes a step has.
+    /// Length of a step in bytes.
     pub(crate) fn length_of(&self, step: Step) -> Bytes {
         Bytes(step.units * self.region.unit.get())
     }

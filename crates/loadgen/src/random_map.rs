@@ -51,7 +51,7 @@ impl RandomMap {
         self.free = self.units;
     }
 
-    /// Marks what is beyond the end.
+    /// Marks the units beyond the end.
     fn close_ends(&mut self) {
         let mut bits = self.units;
         for level in &mut self.levels {
@@ -71,7 +71,7 @@ impl RandomMap {
         self.find(0, from).or_else(|| self.find(0, 0)).expect("a unit is free, as the count says")
     }
 
-    /// How many units from `from` on are free, `most` at most.
+    /// Number of free units from `from` on, up to `most`.
     pub(crate) fn free_run(&self, from: u64, most: u64) -> u64 {
         let end = from.saturating_add(most).min(self.units);
         (from..end).take_while(|unit| !self.is_done(*unit)).count() as u64

@@ -1,6 +1,6 @@
 //! The results of a run, and the fairness computed from them.
 //!
-//! f-Util compares the bandwidth of a tenant with its fair share: what it would get if all tenants had equal shares of the device.
+//! f-Util compares the bandwidth of a tenant with its fair share: its bandwidth if all tenants had equal shares of the device.
 //!
 //!   f-Util = bandwidth / (bandwidth when running alone / number of tenants)          ideal: 1
 //!
@@ -35,27 +35,27 @@ pub struct JobResult {
     pub job: Job,
     /// The subsystem it used.
     pub nqn: String,
-    /// How long the measured window was.
+    /// Length of the measured window.
     pub measured: Nanos,
-    /// What completed in it, by direction, as [`Direction::index`] orders them.
+    /// The IOs that completed in it, by direction, as [`Direction::index`] orders them.
     pub tallies: [Tally; DIRECTIONS],
     /// Interval by interval from the start of the run, the ramp included.
     pub series: Vec<Interval>,
-    /// What went wrong.
+    /// The errors.
     pub trouble: Trouble,
-    /// What `verify` found; `None` without `verify`.
+    /// The result of `verify`; `None` without `verify`.
     pub verified: Option<Verified>,
     /// Bytes per second that the job reaches alone, if known.
     pub standalone: Option<f64>,
     /// Tenants among which the device is shared.
     pub tenants: usize,
-    /// What the search for a latency found; `None` without a search.
+    /// The result of the search for a latency; `None` without a search.
     pub found: Option<Found>,
     /// The jobs of a group, of which this is the sum; empty for a single job.
     pub members: Vec<JobResult>,
 }
 
-/// What went wrong in a job without ending it.
+/// The errors of a job that did not end it.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble {
     /// IOs that failed.
@@ -66,7 +66,7 @@ pub struct Trouble {
     pub losses: u64,
 }
 
-/// What reading back found.
+/// The result of reading back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Blocks (of the unit of the job's sizes) that were written, read back and compared.
@@ -87,7 +87,7 @@ impl Verified {
         self.first = self.first.or(other.first);
     }
 
-    /// Whether everything that was written is there.
+    /// Whether all written data was found.
     pub fn is_clean(&self) -> bool {
         self.differing == 0 && self.unreadable == 0
     }
@@ -151,7 +151,7 @@ impl JobResult {
         JobResult { members, ..group }
     }
 
-    /// The job's fair utilisation, if what it reaches alone is known.
+    /// The job's fair utilisation, if its bandwidth alone is known.
     pub fn f_util(&self) -> Option<f64> {
         let fair = self.standalone? / self.tenants as f64;
         (fair > 0.0).then(|| self.bandwidth_total() / fair)
@@ -170,7 +170,7 @@ impl Results {
         self.fatal.is_none() && self.jobs.iter().all(clean)
     }
 
-    /// What went wrong first, of jobs that only move data; `None` if nothing did.
+    /// The first error, of jobs that only move data; `None` if nothing failed.
     pub fn first_error(&self) -> Option<String> {
         let of_job = |job: &JobResult| {
             let Trouble { failed, first, .. } = &job.trouble;

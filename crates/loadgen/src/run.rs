@@ -25,9 +25,9 @@ use units::{Instant, Nanos};
 
 /// The time between the order to start and the start, so that all threads get it in time.
 const START_DELAY: Nanos = Nanos::millis(5);
-/// How often the observer is asked whether the run is to end.
+/// Interval at which the observer is asked whether the run is to end.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often to reconnect to a lost target: for about ten seconds.
+/// Intervals of reconnects to a lost target: for about ten seconds.
 const BACKOFF: Backoff = Backoff { first: Nanos::millis(100), longest: Nanos::secs(2), tries_max: Some(10) };
 /// The host NQN that reads the discovery log.
 const DISCOVERY_HOST: &str = "nqn.2025-01.io.gimbal:bench";
@@ -44,9 +44,9 @@ pub struct Target {
 /// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long to measure, for callers that build their jobs in code; `None`: each job decides when it ends.
+    /// Measured time, for callers that build their jobs in code; `None`: each job decides when it ends.
     pub runtime: Option<Nanos>,
-    /// How long to run before measuring, for callers that build their jobs in code.
+    /// Time before measuring, for callers that build their jobs in code.
     pub ramp: Nanos,
     /// The length of an interval of the time series.
     pub interval: Nanos,
@@ -66,7 +66,7 @@ pub struct Options {
     pub credits: bool,
     /// A connection with an IO that takes longer is considered dead.
     pub io_timeout: Nanos,
-    /// How to reconnect to a lost target before the run is given up.
+    /// Reconnects to a lost target before the run fails.
     pub backoff: Backoff,
 }
 
@@ -89,7 +89,7 @@ impl Default for Options {
     }
 }
 
-/// What all threads of a run need to know.
+/// The information that all threads of a run share.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub address: SocketAddr,
@@ -226,7 +226,7 @@ fn run_alone(
     }
 }
 
-/// What a thread tells the caller's thread.
+/// The messages from a thread to the caller's thread.
 enum Message {
     /// Its jobs are connected. It waits for the moment to start.
     Ready { start: mpsc::Sender<Instant>, waker: Waker },
@@ -339,7 +339,7 @@ fn attend(
             }
         }
         if failure.is_some() {
-            // The dropped sender tells threads that wait for the start that there is none.
+            // The dropped sender wakes threads that wait for the start: there is none.
             for (start, waker) in waiting.drain(..) {
                 drop(start);
                 waker.wake();

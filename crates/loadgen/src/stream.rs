@@ -36,7 +36,7 @@ pub(crate) struct Departure {
     pub buffer: Option<IoBuffer>,
 }
 
-/// What the stream may do next.
+/// The next action of the stream.
 #[derive(Debug)]
 pub(crate) enum Turn {
     /// Submit this IO.
@@ -80,11 +80,11 @@ pub(crate) struct Hours {
     pub start: Instant,
     /// No IO is sent at this moment or later.
     pub stop: Instant,
-    /// What is left to do.
+    /// The remaining work.
     pub budget: Budget,
 }
 
-/// What a stream has left to do.
+/// The remaining work of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
     bytes: Option<u64>,
@@ -157,7 +157,7 @@ impl Stream {
         }
     }
 
-    /// What to do at `now`.
+    /// The action at `now`.
     pub(crate) fn next(&mut self, now: Instant) -> Turn {
         let writes = !self.to_write.is_empty();
         if now >= self.hours.stop || (self.hours.budget.is_spent() && !writes) {

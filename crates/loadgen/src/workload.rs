@@ -48,7 +48,7 @@ pub(crate) struct Step {
     pub direction: Direction,
     /// The first unit, counted from the start of the job's region.
     pub first: u64,
-    /// How many units.
+    /// Number of units.
     pub units: u64,
 }
 
@@ -86,11 +86,11 @@ struct Random {
     percentage: [u8; DIRECTIONS],
     /// IOs that follow each other from a place that was chosen.
     run: u32,
-    /// How many of them are left, by direction.
+    /// The remaining part of them, by direction.
     run_left: [u32; DIRECTIONS],
 }
 
-/// How the place of a random IO is chosen.
+/// The choice of the place of a random IO.
 #[derive(Debug)]
 enum Choice {
     Independent(Places),
@@ -212,7 +212,7 @@ impl Workload {
     }
 }
 
-/// Where the next sequential IO begins: behind this one and the gap. What would begin or end outside of the region starts over at the
+/// Where the next sequential IO begins: behind this one and the gap. An IO that would begin or end outside of the region starts over at the
 /// end that it comes from.
 fn after(first: u64, units: u64, gap: i64, all: u64) -> u64 {
     let end = first + units;

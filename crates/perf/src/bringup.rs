@@ -17,7 +17,7 @@ use units::Nanos;
 const SUBSYSTEM: &str = "nqn.2025-01.io.gimbal:ssd";
 /// Entries of each IO queue, as Linux has them.
 const ENTRIES: u16 = 128;
-/// How long to wait for an answer.
+/// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A controller of the target: its admin queue, held open.
@@ -26,7 +26,7 @@ pub(crate) struct Association {
     controller: HostController,
     names: Names,
     address: SocketAddr,
-    /// IO queues that nobody uses, held open.
+    /// Unused IO queues, held open.
     idle: Vec<TcpStream>,
 }
 
@@ -86,7 +86,7 @@ impl Association {
         self.io_queue_of(id, ENTRIES, digests)
     }
 
-    /// Holds an IO queue open that nobody uses.
+    /// Holds an unused IO queue open.
     pub(crate) fn keep(&mut self, queue: TcpStream) {
         self.idle.push(queue);
     }

@@ -22,7 +22,7 @@ const ASKED_IN_TURN: usize = 4;
 const EVENTS: usize = 64;
 /// Warm-up at the beginning of a run.
 const RAMP: Duration = Duration::from_millis(100);
-/// How long to wait for the last answers.
+/// Longest wait for the last answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The result of one run.

@@ -32,7 +32,7 @@ pub(crate) const KIB_4: Load =
 /// Large reads.
 pub(crate) const KIB_128: Load = Load { length: 128 << 10, depth: 4, ..KIB_4 };
 
-/// What is better.
+/// The better direction of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
     Less,
@@ -47,7 +47,7 @@ pub(crate) struct Contest {
     pub(crate) floors: &'static [Floor],
     /// Each server gets only this many percent of a CPU.
     pub(crate) quota: Option<u32>,
-    /// How long a turn is, as a part of the usual time.
+    /// Length of a turn, as a part of the usual time.
     pub(crate) part: f64,
 }
 
@@ -57,7 +57,7 @@ impl Default for Contest {
     }
 }
 
-/// What came out.
+/// The result of the comparison.
 pub(crate) struct AgainstFloor {
     pub(crate) ratios: Rounds,
     /// Medians of all contestants, each with the part of its core that it used, as text.

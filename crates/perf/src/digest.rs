@@ -30,7 +30,7 @@ pub(crate) const DIGEST_COST: Measure = Measure {
 /// Memory for CRC32C: more than the caches of most CPUs.
 const MEMORY: usize = 256 << 20;
 
-/// Measures reads and writes; the value is the one that is further from what is possible.
+/// Measures reads and writes; the value is the one that is further from the possible bandwidth.
 fn digest_cost(bench: &Bench) -> Result<Vec<Reading>> {
     let server = bench.programs.target(bench.cores, &NULL)?;
     let memory: Vec<u8> = (0..MEMORY).map(|index| index as u8).collect();

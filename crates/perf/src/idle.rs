@@ -27,7 +27,7 @@ pub(crate) const MEM_PER_CONNECTION: Measure = Measure {
 
 /// Every connection does a read before it is idle.
 const LOAD: Load = Load { direction: Direction::Read, length: 4096, depth: 1, digest: false, span: 1 << 40 };
-/// How long an idle target is watched.
+/// Time for which an idle target is watched.
 const WATCHED: Duration = Duration::from_secs(6);
 /// Wait after the last command, so that work left over from it is not counted.
 const SETTLED: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! What a target does with less than a CPU: IOs per second of its CPU time, compared with the floor.
+//! The work of a target with less than a CPU: IOs per second of its CPU time, compared with the floor.
 //!
 //! With a whole CPU for the server, the client is the limit under most loads, and a cheaper server only waits more for it. So each
 //! server gets a part of its CPU (`quota`), and what counts is how much it does with it. The target has its default scheduler.

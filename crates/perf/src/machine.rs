@@ -100,7 +100,7 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    /// What was used since `before`.
+    /// The CPU time used since `before`.
     pub(crate) fn since(self, before: Used) -> Used {
         Used {
             all: self.all.saturating_sub(before.all),

@@ -18,7 +18,7 @@
 //!   machine      cores, CPU time, load by others
 //! ```
 //!
-//! How to read the table, and what each line measures: `docs/benchmarks.md`.
+//! Explanation of the table and of each line: `docs/benchmarks.md`.
 
 mod accuracy;
 mod bringup;

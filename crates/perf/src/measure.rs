@@ -43,7 +43,7 @@ impl Line {
     }
 }
 
-/// What all measures use.
+/// The state that all measures share.
 pub(crate) struct Bench {
     pub(crate) cores: Cores,
     pub(crate) programs: Programs,

@@ -18,7 +18,7 @@ const IDENTIFIERS: usize = 1 << 16;
 const RECEIVE: usize = 256 * 1024;
 /// IOs per command that takes no device time.
 const ASIDE: u32 = 16;
-/// How long to wait for the last answers.
+/// Longest wait for the last answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The result of one run.

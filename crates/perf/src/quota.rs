@@ -1,4 +1,4 @@
-//! A part of a CPU: a control group that gets only so many percent of one.
+//! A part of a CPU: a control group with a limit in percent of one CPU.
 //!
 //! With a whole CPU for the server, the client can be what limits a measure: then a cheaper server only waits more. With less CPU than
 //! the client, the server is the limit. Needs root and the CPU controller of cgroup v2 or v1; if there is none, the measure fails and

@@ -1,11 +1,11 @@
-//! What it costs when the connection and its SSD are on different threads.
+//! The cost of a connection and its SSD on different threads.
 //!
 //! Two targets that differ in one setting: `threads = 1`, where the thread of the SSD carries the connection, and `threads = 2`, where
 //! another thread carries it. The host has two IO queues and uses the second, which is the one that goes to the other thread; that it
 //! did is checked by the CPU time of the threads.
 //!
 //! CPU time is compared without busy polling, because a thread that waits for another one by polling would be counted as work. The
-//! latency is compared with busy polling if each thread can have a core beside the client's, and without it otherwise.
+//! latency is compared with busy polling if each thread can have a core in addition to the client's, and without it otherwise.
 
 use crate::client::{Client, Tally};
 use crate::contest::{KIB_4, alternate, median, ratios};

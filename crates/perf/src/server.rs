@@ -25,7 +25,7 @@ nsid = 1
 device = "ssd"
 "#;
 
-/// What a configuration has besides a null device.
+/// The configuration in addition to a null device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings<'t> {
     /// Fields of the top level.

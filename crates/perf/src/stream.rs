@@ -141,7 +141,7 @@ pub(crate) struct Stream {
     payload: Rc<Vec<u8>>,
     addresses: Xoshiro256PlusPlus,
     sent: u16,
-    /// The next header, as far as it was received.
+    /// The received part of the next header.
     header: [u8; HEADER],
     have: usize,
     /// Bytes of data before the next header.

@@ -49,7 +49,7 @@ pub(crate) const BULK_WRITE: Measure = Measure {
     run: bulk_write,
 };
 
-/// What `level-calibrated` must know of a device. A null device has no costs; a fast SSD's never make it wait here.
+/// The calibration of a device that `level-calibrated` needs. A null device has no costs; a fast SSD's never make it wait here.
 const CALIBRATION: &str = include_str!("../../../calibrations/dct983.toml");
 
 /// Fairness.

@@ -1,4 +1,4 @@
-//! The cost of cancelling what a disconnected host has queued, for few and for many connections.
+//! The cost of cancelling the queued commands of a disconnected host, for few and for many connections.
 //!
 //! A host with a limit of one IO per second fills its queues with commands that move no data, and then closes all its connections at
 //! once: one connection, or 256. The measure is the target's CPU time per IO, from the first closed socket to the last cancelled IO.
@@ -34,16 +34,16 @@ const QUEUES_EACH: u16 = 64;
 /// Connections in the small and in the large case.
 const FEW: u16 = 1;
 const MANY: u16 = 256;
-/// How often the small case is repeated, because once is too short to measure.
+/// Number of repetitions of the small case, because once is too short to measure.
 const TIMES: u16 = 16;
 /// A target that has used almost no CPU time for this long is idle.
 const QUIET: Duration = Duration::from_millis(100);
 /// The CPU time that an idle target still uses, to check for hanging IOs.
 const IDLE: Duration = Duration::from_millis(2);
-/// How long to wait until the target is idle.
+/// Longest wait until the target is idle.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the crowd queues stays queued.
+/// The commands that the crowd queues stay queued.
 const CROWD: Settings<'_> = Settings {
     top: "",
     tables: r#"

@@ -38,7 +38,7 @@ impl Worker {
     }
 
     pub(super) fn begin(self, shared: Arc<Shared>, owner: Weak<Owner>) {
-        // If the thread is gone, its orders are dropped, which answers them.
+        // If the thread has ended, its orders are dropped, which answers them.
         let _ = self.begin.send((shared, owner));
     }
 }
@@ -75,7 +75,7 @@ struct Service {
     owner: Weak<Owner>,
     known: HashMap<ControllerId, Known>,
     stale: Vec<ControllerId>,
-    /// Who waits for which IO. The IO's tag is the index.
+    /// The waiters of IOs. The IO's tag is the index.
     waiters: Vec<Option<Completer<Outcome>>>,
     free: Vec<usize>,
     is_stopping: bool,

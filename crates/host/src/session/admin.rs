@@ -193,7 +193,7 @@ impl Session {
         self.dispatch(now);
     }
 
-    /// Ends waiting IOs whose namespace is gone or is not the same as before.
+    /// Ends waiting IOs whose namespace no longer exists or is not the same as before.
     fn adopt_namespaces(&mut self, now: Instant) {
         let former = std::mem::replace(&mut self.namespaces, self.found.clone().unwrap_or_default());
         let find = |list: &[Namespace], nsid| list.iter().find(|namespace| namespace.nsid == nsid).copied();

@@ -1,4 +1,4 @@
-//! How a session ends: timeouts, faults, giving up, closing.
+//! The end of a session: timeouts, faults, giving up, closing.
 
 use super::{ADMIN, Output, Phase, Session};
 use crate::connection::Outstanding;
@@ -44,7 +44,7 @@ impl Session {
         }
     }
 
-    /// What a starting session is waiting for, for error messages.
+    /// The event that a starting session is waiting for, for error messages.
     fn waiting_for(&self) -> &'static str {
         match &self.connections[..] {
             [admin] if !admin.is_open => "the TCP connection",

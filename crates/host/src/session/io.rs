@@ -59,7 +59,7 @@ impl Session {
         }
     }
 
-    /// Sends waiting IOs in order, as far as credit and queues allow.
+    /// Sends waiting IOs in order, within the limits of credit and queues.
     pub(super) fn dispatch(&mut self, now: Instant) {
         if self.phase != Phase::Ready {
             return;

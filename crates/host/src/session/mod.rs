@@ -139,7 +139,7 @@ impl Session {
         &self.options
     }
 
-    /// What is known about the controller.
+    /// The information about the controller.
     pub(crate) fn info(&self) -> &ControllerInfo {
         &self.info
     }
@@ -149,7 +149,7 @@ impl Session {
         &self.namespaces
     }
 
-    /// What the client knows about the SSD.
+    /// The client's view of the SSD.
     pub(crate) fn view(&self) -> View {
         let mut view = View {
             is_ready: self.phase == Phase::Ready,
@@ -177,7 +177,7 @@ impl Session {
         Some(connection)
     }
 
-    /// Writes what a connection has to send into `batch`.
+    /// Writes the data that a connection has to send into `batch`.
     pub(crate) fn poll_transmit(&mut self, connection: usize, batch: &mut impl Batch) {
         if let Some(connection) = self.connections.get_mut(connection).filter(|connection| connection.is_open)
         {

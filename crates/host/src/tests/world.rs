@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Does what the session requests. Returns whether it requested anything.
+    /// Does the actions that the session requests. Returns whether it requested anything.
     fn obey(&mut self) -> bool {
         let mut any = false;
         while let Some(output) = self.session.poll_output() {

@@ -1,4 +1,4 @@
-//! What a calibrated scheduler reaches with one kind of work alone, as a share of what the SSD gives it.
+//! The speed of a calibrated scheduler with one kind of work alone, as a share of what the SSD gives it.
 
 use super::gauge::{ENOUGH, Gauge, KINDS};
 use super::probe::Probe;
@@ -27,7 +27,7 @@ impl Check {
     }
 }
 
-/// What each scheduler reaches alone on an SSD of this profile. Tells `watch` of every probe that ends.
+/// The speed of each scheduler alone on an SSD of this profile. Reports every probe that ends to `watch`.
 ///
 /// # Errors
 /// A probe broke a rule of the simulator.

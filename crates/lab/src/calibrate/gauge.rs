@@ -59,7 +59,7 @@ impl Kind {
     }
 }
 
-/// What the SSD gives each kind of work without a scheduler.
+/// The speed of the SSD for each kind of work without a scheduler.
 pub(super) struct Gauge<'p> {
     probe: &'p Probe<'p>,
     /// IOs per second, in the order of [`KINDS`], and of the one after.
@@ -69,7 +69,7 @@ pub(super) struct Gauge<'p> {
 /// The result of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Verdict {
-    /// IOs per second of each kind alone over what the SSD gives it.
+    /// IOs per second of each kind alone, relative to the SSD's speed for it.
     pub(super) alone: [f64; KINDS.len()],
     /// f-Util of the worst-off group, the mean over the meetings.
     pub(super) worst_off: f64,
@@ -83,7 +83,7 @@ impl<'p> Gauge<'p> {
         Ok(Gauge { probe, most: outcomes.iter().map(|outcome| outcome[0].iops).collect() })
     }
 
-    /// What each kind reaches alone under each setting.
+    /// The speed of each kind alone under each setting.
     pub(super) fn alone(&self, what: &str, settings: &[Setup]) -> Result<Vec<[f64; KINDS.len()]>, Broken> {
         let works: Vec<Work> = settings
             .iter()

@@ -3,7 +3,7 @@
 //!
 //! Each is calibrated once per profile. The baselines' models of cost are those of the fragmented SSD, as in the comparison of the Gimbal
 //! paper: a model that is right for the worst state overcharges in the best, which is the price of such a model. Parameters are the
-//! best of several: full speed alone first, then fairness ([`gauge`]). What each scheduler reaches alone is a table of its own ([`check`]).
+//! best of several: full speed alone first, then fairness ([`gauge`]). The speed of each scheduler alone is a table of its own ([`check`]).
 //!
 //! ```text
 //!  gimbal lab calibrate --profile dct983 ─► probes in virtual time, all cores ─► calibrations/dct983.toml
@@ -33,7 +33,7 @@ const PARDA_PERIOD: Nanos = Nanos::millis(20);
 /// Thresholds that are tried for PARDA, µs.
 const PARDA_THRESHOLDS_US: [u64; 8] = [200, 400, 800, 1_500, 3_000, 6_000, 12_000, 25_000];
 
-/// Measures everything that they must know of an SSD of this profile. Tells `watch` of every probe that ends.
+/// Measures everything that they must know of an SSD of this profile. Reports every probe that ends to `watch`.
 ///
 /// # Errors
 /// A probe broke a rule of the simulator.

@@ -1,4 +1,4 @@
-//! ReFlex's model: what a write costs in tokens, and tokens per second against the 95th percentile of read latency.
+//! ReFlex's model: the cost of a write in tokens, and tokens per second against the 95th percentile of read latency.
 //!
 //! For each mix of reads and writes, the percentile is measured once as a function of the load, in parts of the load that
 //! saturates the SSD. The load that just keeps a bound is read from this curve. The cost of a write in tokens is the one that makes these
@@ -32,7 +32,7 @@ const WRITE_COSTS: std::ops::RangeInclusive<u32> = 1..=40;
 /// Steps between two of them.
 const PARTS: u32 = 4;
 
-/// How many IOs per second of a mix the SSD does.
+/// The IOs per second of a mix that the SSD does.
 struct Curve {
     reads: f64,
     /// At most.

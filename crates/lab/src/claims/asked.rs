@@ -1,4 +1,4 @@
-//! The number that a claim asks for, and whose it is: a paper's result on other hardware, or a goal of ours.
+//! The number that a claim asks for, and its source: a paper's result on other hardware, or a goal of ours.
 //!
 //! A paper's number is a result; ours may be near it or only have the same direction. A goal is met or missed, so it is
 //! for comparisons that have nothing in between.
@@ -10,7 +10,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Asked {
-    /// What the source found.
+    /// The result of the source.
     Paper(f64),
     /// Our goal, where no paper has a number.
     Goal(f64),
@@ -24,7 +24,7 @@ impl Asked {
         }
     }
 
-    /// Whose it is, for people.
+    /// The source, for people.
     pub fn whose(self) -> &'static str {
         match self {
             Asked::Paper(_) => "paper",
@@ -52,7 +52,7 @@ impl Asked {
     }
 }
 
-/// How many rows hold, of papers and of our goals: for people, below or above the rows.
+/// The number of rows that hold, of papers and of our goals: for people, below or above the rows.
 pub fn holding(rows: &[super::Row]) -> String {
     let count = |is_goal: bool| {
         let asked = || rows.iter().filter(move |row| row.asked.is_goal() == is_goal);

@@ -1,4 +1,4 @@
-//! What chance may do to a comparison of two schedulers: the confidence interval over the seeds.
+//! The effect of chance on a comparison of two schedulers: the confidence interval over the seeds.
 //!
 //! One run of a workload has few IOs beyond its 99.99th percentile, so one more or less of them moves it by several per cent. Both
 //! schedulers run each seed, so a seed gives one ratio. The interval is that of the mean of the ratios' logarithms (Student's t): seeds are

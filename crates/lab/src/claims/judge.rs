@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How the scheduler's number is compared with another's.
+/// The comparison of the scheduler's number with another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compare {
@@ -101,7 +101,7 @@ impl Compare {
         )
     }
 
-    /// Whether its number is met or not, with nothing in between: what a goal needs.
+    /// Whether its number is met or not, with nothing in between: as a goal needs it.
     pub fn is_met_or_not(self) -> bool {
         match self {
             Compare::About

@@ -1,4 +1,4 @@
-//! What a source claims, or what we ask of our own, as data, and whether it holds here.
+//! The claims of a source, or the goals for our own schedulers, as data, and whether they hold here.
 //!
 //! A claim names a *quantity* of one case (a group's deviation, the gap between readers and writers, a latency), how the
 //! scheduler is *compared* with another (times more, per cent less), and the source's number. Where
@@ -60,13 +60,13 @@ const BEYOND: f64 = 100.0;
 pub struct Claim {
     /// Its identifier in the claims table.
     pub id: String,
-    /// What is claimed, in words.
+    /// The claim, in words.
     pub what: String,
     /// The case it is about.
     pub case: String,
-    /// What is measured.
+    /// The measured quantity.
     pub quantity: Quantity,
-    /// How it is compared.
+    /// The comparison.
     pub compare: Compare,
     /// The scheduler that it is compared with; none for a comparison that needs none.
     pub with: Option<String>,
@@ -101,7 +101,7 @@ pub struct Row {
     pub asked: Asked,
     /// Ours, over the seeds; none if there was nothing to measure.
     pub ours: Option<Spread>,
-    /// What it was judged by, if the claim asks for that and there were seeds enough.
+    /// The interval that decided the verdict, if the claim asks for that and there were seeds enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
     /// The unit of both.
@@ -117,7 +117,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// How far it spreads, for people: the interval that it was judged by, or from the least to the greatest.
+    /// The spread, for people: the interval that it was judged by, or from the least to the greatest.
     pub fn spread(&self) -> String {
         match (self.interval, self.ours) {
             (Some(of), _) => format!("{:.3} … {:.3} (95 %)", of.low, of.high),
@@ -228,7 +228,7 @@ impl Claim {
     }
 }
 
-/// One number of a claim, and what is said of it.
+/// One number of a claim, and its judgement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Judged {
     verdict: Verdict,

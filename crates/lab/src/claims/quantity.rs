@@ -1,4 +1,4 @@
-//! What a claim is about: one number of one record.
+//! The subject of a claim: one number of one record.
 
 use crate::measure::{DirectionFigures, Quantiles};
 use crate::record::{GroupRecord, Record};
@@ -11,7 +11,7 @@ use units::Nanos;
 pub enum Quantity {
     /// A group's bandwidth, 10^6 bytes per second.
     Bandwidth(String),
-    /// What a tenant of a group has on average, 10^6 bytes per second.
+    /// The average bandwidth of a tenant of a group, 10^6 bytes per second.
     TenantBandwidth(String),
     /// All tenants' bandwidth, 10^6 bytes per second.
     #[serde(rename = "total")]
@@ -28,7 +28,7 @@ pub enum Quantity {
     /// The mean f-Util of all tenants.
     #[serde(rename = "utilisation")]
     Utilisation {},
-    /// How far two groups' f-Util are apart.
+    /// The distance between two groups' f-Util.
     FUtilGap(Gap),
     /// A latency in microseconds.
     Latency(Latency),
@@ -68,7 +68,7 @@ pub struct Ratio {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stretch {
-    /// Whose.
+    /// The group with this quantity.
     pub group: String,
     /// Of its reads or its writes.
     pub way: Way,
@@ -96,7 +96,7 @@ pub enum StretchReading {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupStretch {
-    /// Whose.
+    /// The group with this quantity.
     pub group: String,
     /// Where the stretch begins, after the warm-up.
     pub from: Nanos,
@@ -129,7 +129,7 @@ pub struct Gap {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
-    /// Whose.
+    /// The group with this quantity.
     pub group: String,
     /// Of its reads or its writes.
     pub way: Way,
@@ -365,7 +365,7 @@ impl Statistic {
     const ALL: [Statistic; 5] =
         [Statistic::Mean, Statistic::P50, Statistic::P99, Statistic::P999, Statistic::P9999];
 
-    /// The part of the IOs that makes it what it is.
+    /// The part of the IOs that determines it.
     fn share_beyond(self) -> f64 {
         match self {
             Statistic::Mean => 1.0,

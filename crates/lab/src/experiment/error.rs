@@ -1,4 +1,4 @@
-//! What can be wrong with an experiment: what, where, and what to do.
+//! The errors in an experiment: the problem, its place, and the remedy.
 
 use std::io;
 
@@ -36,7 +36,7 @@ pub enum ExperimentError {
         origin: String,
         /// Which one, as a path of names: `case fragmented, group small: bs`.
         field: String,
-        /// What is wrong and what it may be.
+        /// The problem and the allowed values.
         problem: String,
     },
 }

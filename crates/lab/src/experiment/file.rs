@@ -67,7 +67,7 @@ struct PardaSpec {
 struct CaseSpec {
     name: String,
     condition: ConditionName,
-    /// How many, from the experiment's first on, in place of the experiment's.
+    /// Number of seeds, from the experiment's first on, in place of the experiment's.
     seeds: Option<u32>,
     warm_up: Option<Nanos>,
     duration: Option<Nanos>,

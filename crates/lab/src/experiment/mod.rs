@@ -88,7 +88,7 @@ pub struct Experiment {
     pub title: String,
     /// Where it comes from: paper and figure.
     pub source: String,
-    /// What to look at, in a sentence or two.
+    /// The points to look at, in a sentence or two.
     pub about: String,
     /// The SSDs; claims are judged on the first, and shown for all.
     pub ssds: Vec<CalibratedSsd>,
@@ -102,9 +102,9 @@ pub struct Experiment {
     pub schedulers: Vec<Scheduler>,
     /// The situations, in the order of the file; a swept case is there once per value.
     pub cases: Vec<Case>,
-    /// How long a group's stand-alone speed is measured.
+    /// Length of the measurement of a group's stand-alone speed.
     pub alone: Window,
-    /// How long a case is measured at most with `--quick`.
+    /// Upper bound for the length of a case with `--quick`.
     pub quick_duration: Option<Nanos>,
     /// The results that the source claims.
     pub claims: Vec<Claim>,
@@ -130,15 +130,15 @@ pub struct Case {
     pub name: String,
     /// The swept parameter's value.
     pub x: Option<f64>,
-    /// What is swept, for the axis of a plot.
+    /// The swept parameter, for the axis of a plot.
     pub swept: Option<Parameter>,
     /// The state of the flash at the start.
     pub condition: Condition,
     /// Its seeds: the experiment's, or as many as it needs itself.
     pub seeds: Vec<u64>,
-    /// How long it runs.
+    /// Length of the case.
     pub window: Window,
-    /// Who takes part.
+    /// The groups that take part.
     pub groups: Vec<Group>,
 }
 
@@ -148,7 +148,7 @@ impl Case {
         self.groups.iter().flat_map(Group::tenants).collect()
     }
 
-    /// How many tenants there are.
+    /// Number of tenants.
     pub fn population(&self) -> u32 {
         self.groups.iter().map(|group| group.count).sum()
     }
@@ -159,9 +159,9 @@ impl Case {
 pub struct Group {
     /// Its name.
     pub name: String,
-    /// How many tenants.
+    /// Number of tenants.
     pub count: u32,
-    /// What each of them does.
+    /// The work of each of them.
     pub workload: Workload,
     /// The promises to each.
     pub share: Share,
@@ -192,7 +192,7 @@ impl Group {
     }
 }
 
-/// What a case can be swept over.
+/// The parameter over which a case can be swept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Parameter {
@@ -246,7 +246,7 @@ impl Experiment {
     /// The experiment written in `text`; `origin` names the text in errors.
     ///
     /// # Errors
-    /// Text that is not an experiment: which field, why, what it may be.
+    /// Text that is not an experiment: the field, the reason, the allowed values.
     pub fn parse(text: &str, name: &str, origin: &str) -> Result<Experiment, ExperimentError> {
         file::read(text, name, origin)
     }

@@ -15,9 +15,9 @@ const ROUNDING: f64 = 1e-9;
 /// One axis of a panel.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Axis {
-    /// What it measures, with the unit.
+    /// The measured quantity, with the unit.
     pub(super) name: String,
-    /// How it is divided.
+    /// The division of the axis.
     pub(super) scale: Scale,
     /// The value at its beginning.
     pub(super) from: f64,

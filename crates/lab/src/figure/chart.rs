@@ -21,11 +21,11 @@ const MARKED_MOST: usize = 32;
 /// A drawing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
-    /// What it is about.
+    /// The subject.
     pub title: String,
     /// Below it.
     pub subtitle: String,
-    /// What the curves and bars are called. They refer to it by number.
+    /// The names of the curves and bars. They refer to it by number.
     pub key: Vec<String>,
     /// In reading order.
     pub panels: Vec<ChartPanel>,
@@ -34,22 +34,22 @@ pub struct Chart {
 /// One pair of axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChartPanel {
-    /// What is different in it.
+    /// The difference to other panels.
     pub title: String,
     /// Name of the vertical axis, with the unit, and its division.
     pub y: (String, Scale),
-    /// What it shows.
+    /// The contents.
     pub contents: Contents,
 }
 
-/// What a panel shows.
+/// The contents of a panel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Contents {
     /// Lines between points.
     Curves {
         /// Name of the horizontal axis, with the unit.
         x: String,
-        /// How it is divided.
+        /// The division of the axis.
         along: Along,
         /// The lines: number in the key, and points.
         curves: Vec<(usize, Vec<(f64, f64)>)>,
@@ -61,7 +61,7 @@ pub enum Contents {
     },
 }
 
-/// How a horizontal axis is divided.
+/// The division of a horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Along {
     /// Evenly, from zero.

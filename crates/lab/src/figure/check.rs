@@ -4,7 +4,7 @@ use super::{Figure, Kind, Mark, Measure};
 use crate::claims::{Reading, Statistic};
 use crate::experiment::{Case, Experiment};
 
-/// The field that is wrong, and what is wrong with it.
+/// The field that is wrong, and the reason.
 ///
 /// # Errors
 /// The first that is found.
@@ -62,7 +62,7 @@ fn cases<'e>(experiment: &'e Experiment, figure: &Figure) -> Result<Vec<&'e Case
     Ok(cases)
 }
 
-/// Whether the kind can show what is asked for.
+/// Whether the kind can show the requested contents.
 fn shows(figure: &Figure) -> Result<(), (&'static str, String)> {
     let kind = figure.kind.name();
     match (figure.kind, figure.of) {

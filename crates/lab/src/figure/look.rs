@@ -97,7 +97,7 @@ impl Look {
         LOOKS[ORDER[n % LOOKS.len()]]
     }
 
-    /// What a scheduler sees of the latency.
+    /// The latency that a scheduler sees.
     pub(super) const LATENCY: Look = look((0, 70, 120), Hatch::Plain, None, Marker::None);
     /// The threshold that it compares it with.
     pub(super) const THRESHOLD: Look = look((213, 94, 0), Hatch::Plain, Some((22.0, 10.0)), Marker::None);

@@ -50,9 +50,9 @@ use view::View;
 pub struct Figure {
     /// Its name, also the name of its files.
     pub name: String,
-    /// What it looks like.
+    /// The kind of drawing.
     pub kind: Kind,
-    /// What one sees in it, in a sentence.
+    /// The point that a reader sees in it, in a sentence.
     pub see: String,
     /// Only these cases; none: all.
     #[serde(default)]
@@ -65,9 +65,9 @@ pub struct Figure {
     pub schedulers: Vec<String>,
     /// Only reads, or only writes; none: both.
     pub way: Option<Way>,
-    /// What is shown.
+    /// The measure that is shown.
     pub of: Option<Measure>,
-    /// How the vertical axis is divided.
+    /// The division of the vertical axis.
     #[serde(default)]
     pub scale: Scale,
     /// The source's values.
@@ -75,7 +75,7 @@ pub struct Figure {
     pub marks: Vec<Mark>,
 }
 
-/// What a figure looks like.
+/// The kind of drawing of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -104,7 +104,7 @@ impl Kind {
     }
 }
 
-/// What a figure shows.
+/// The measure that a figure shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
@@ -132,7 +132,7 @@ pub enum Measure {
     Window,
 }
 
-/// How a vertical axis is divided.
+/// The division of a vertical axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
@@ -172,7 +172,7 @@ pub struct Drawn {
     pub figure: String,
     /// The SSD's profile.
     pub profile: String,
-    /// What one sees, in a sentence.
+    /// The point that a reader sees, in a sentence.
     pub see: String,
     /// The drawing.
     pub svg: String,

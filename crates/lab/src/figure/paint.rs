@@ -25,7 +25,7 @@ const NAME: f64 = 27.0;
 const LABEL: f64 = 24.0;
 /// From one line of text to the next, in heights of its letters.
 const LINE: f64 = 1.45;
-/// Width of a sample in the key, and what is left free after it and after an entry.
+/// Width of a sample in the key, and of the free space after it and after an entry.
 const SAMPLE: f64 = 70.0;
 const AFTER_SAMPLE: f64 = 12.0;
 const AFTER_ENTRY: f64 = 40.0;
@@ -177,7 +177,7 @@ fn draw_x(canvas: &mut Canvas<'_>, axis: &Axis, ((left, _), (right, bottom)): Ar
     }
 }
 
-/// A name in lines that fit into `room`, broken at spaces. What does not fit into the last line is replaced by `…`.
+/// A name in lines that fit into `room`, broken at spaces. Text that does not fit into the last line is replaced by `…`.
 fn wrapped(name: &str, room: f64) -> Vec<String> {
     let fits = |text: &str| text_width(text, LABEL) <= room - BETWEEN;
     let mut lines: Vec<String> = Vec::new();

@@ -6,13 +6,13 @@ use super::look::Look;
 /// One figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Picture {
-    /// What it is about.
+    /// The subject.
     pub(super) title: String,
     /// Profile and seeds.
     pub(super) subtitle: String,
     /// In reading order.
     pub(super) panels: Vec<Panel>,
-    /// What the looks mean, for all panels.
+    /// The meaning of the looks, for all panels.
     pub(super) key: Vec<Key>,
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Item {
         x: (f64, f64),
         /// Upper edge.
         y: f64,
-        /// How it looks.
+        /// The look.
         look: Look,
     },
     /// From the least to the greatest over the seeds.
@@ -52,7 +52,7 @@ pub(super) enum Item {
     Line {
         /// In order.
         points: Vec<(f64, f64)>,
-        /// How it looks.
+        /// The look.
         look: Look,
         /// Whether every point is marked, or only some, to distinguish the lines.
         marked: bool,
@@ -61,7 +61,7 @@ pub(super) enum Item {
     Point {
         /// Where.
         at: (f64, f64),
-        /// How it looks.
+        /// The look.
         look: Look,
     },
     /// The ideal.
@@ -95,13 +95,13 @@ impl Item {
 /// One entry of the key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
-    /// What it means.
+    /// The meaning.
     pub(super) label: String,
     /// The sample of it.
     pub(super) sample: Sample,
 }
 
-/// What the key shows.
+/// The sample in the key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Sample {
     /// A bar.
@@ -121,7 +121,7 @@ impl Key {
         Key { label: label.into(), sample }
     }
 
-    /// What the source's values are called.
+    /// The name of the source's values.
     pub(super) fn source() -> Key {
         Key::new("the source's value", Sample::Source)
     }

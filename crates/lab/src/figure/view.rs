@@ -1,4 +1,4 @@
-//! What a figure sees of the findings: its cases, groups and schedulers on one profile.
+//! The findings as a figure sees them: its cases, groups and schedulers on one profile.
 
 use super::look::Look;
 use super::{Figure, Kind, Mark, Measure};

@@ -5,7 +5,7 @@
 //! - A *light* reader (three of four cases with writers or large reads): small reads at random moments, far fewer than its share. Its
 //!   99th percentile is judged.
 //! - Every fourth mix has weights 1 : 2 : 4.
-//! - A *guest* (every third mix): a tenant with as deep a queue as those, but in bursts of 20 ms to 2 s. What it gets in its bursts is judged.
+//! - A *guest* (every third mix): a tenant with as deep a queue as those, but in bursts of 20 ms to 2 s. Its bandwidth in its bursts is judged.
 //! - A *paced* group (every third mix): its applications ask for two to four times their fair share, and never for more. So they have more to do than
 //!   their share, but may leave the SSD idle if they have it to themselves.
 //!
@@ -25,11 +25,11 @@ use units::{ByteRate, Bytes, Instant, Nanos};
 
 /// Length of a point of the series.
 pub(super) const POINT: Nanos = Nanos::millis(5);
-/// How long buffers take to fill, amply.
+/// Upper bound for the time that buffers take to fill.
 pub(super) const BUFFERS_FILL: Nanos = Nanos::secs(1);
 /// The writes that fragment an SSD.
 const SMALLEST: Bytes = Bytes(ssd::SLOT_BYTES);
-/// So often the tenants' writes go over the SSD before a case begins.
+/// Number of times that the tenants' writes go over the SSD before a case begins.
 const OVERWRITES: u32 = 3;
 /// Other dice than those of the SSD.
 const MIX: u64 = 0x6d69_7865;
@@ -39,20 +39,20 @@ const ARRIVALS: u64 = 0x6172_7269;
 /// Tenants that do the same.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// What each of them does.
+    /// The work of each of them.
     pub workload: Workload,
-    /// How many they are.
+    /// Number of tenants.
     pub tenants: u32,
     /// The weight of each.
     pub weight: u32,
-    /// Each asks for at most so many times its fair share.
+    /// Upper bound for the demand of each, in fair shares.
     pub pace: Option<f64>,
 }
 
 /// A tenant that is there in bursts, with more to do than its share.
 #[derive(Clone, Debug)]
 pub struct Guest {
-    /// What it does in a burst.
+    /// The work in a burst.
     pub workload: Workload,
     /// When it does that.
     pub bursts: Bursts,
@@ -61,7 +61,7 @@ pub struct Guest {
 /// One case.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What it was drawn from.
+    /// The seed that it was drawn from.
     pub seed: u64,
     /// The SSD.
     pub profile: Profile,
@@ -194,7 +194,7 @@ impl Case {
         self.tenants()
     }
 
-    /// Which part of the time from `from` to `until` the guest is there.
+    /// The part of the time from `from` to `until` in which the guest is present.
     pub(super) fn guest_is_there(&self, from: Nanos, until: Nanos) -> f64 {
         let Some(Guest { bursts: Bursts { burst, pause }, .. }) = self.guest else { return 0.0 };
         let before = |at: Nanos| {
@@ -263,7 +263,7 @@ impl Case {
         self.world_of(setup, self.specs(), Nanos::ZERO, LEARN + MEASURE)
     }
 
-    /// As many tenants as there are in the groups, all of them doing this, without a scheduler: what the SSD gives that kind of work at most.
+    /// As many tenants as there are in the groups, all of them doing this, without a scheduler: the maximum of the SSD for that kind of work.
     pub(super) fn alone(&self, workload: &Workload) -> World {
         let setup = Setup { policy: PolicyChoice::none(), auxiliary: None, clients: ClientChoice::Credits };
         let tenants = (0..self.tenants()).map(|_| TenantSpec::new("alone", workload.clone())).collect();

@@ -29,15 +29,15 @@ const STREAM: u64 = 0x6368_616e_6765;
 const BEFORE: Nanos = Nanos::secs(6);
 /// From a change to the next one, or the end.
 const AFTER: Nanos = Nanos::secs(8);
-/// What a gap is measured over.
+/// The window of a gap.
 const WINDOW: Nanos = Nanos::secs(2);
 const STEP: Nanos = Nanos::millis(100);
 /// A gap of this much is fair again.
 const FAIR: f64 = 0.15;
-/// What a program of one bit per cell writes on one plane.
+/// The size of a program of one bit per cell on one plane.
 const PAGE: Bytes = Bytes::kib(16);
 
-/// What changes.
+/// The kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// Clean, fragmented, clean.
@@ -49,7 +49,7 @@ pub enum What {
 /// One case.
 #[derive(Clone, Debug)]
 pub struct ChangingCase {
-    /// What changes.
+    /// The kind of change.
     pub what: What,
     /// The case, with the SSD as it is at first and at last.
     pub case: Case,
@@ -57,7 +57,7 @@ pub struct ChangingCase {
     pub changed: (Profile, Condition),
 }
 
-/// What the groups of a case do alone, bytes per second, on the SSD as it is at first and as it is between.
+/// The speed of the groups of a case alone, bytes per second, on the SSD as it is at first and as it is between.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChangingReference {
     /// At first and at last.
@@ -180,7 +180,7 @@ impl ChangingCase {
         self.case.conditioned(profile, *condition)
     }
 
-    /// What changes, the SSD and the mix on one line.
+    /// The change, the SSD and the mix on one line.
     pub fn to_line(&self) -> String {
         let what = match self.what {
             What::Flash => "becomes fragmented and clean again",

@@ -12,7 +12,7 @@
 //! bandwidths and latencies are those that the simulated clients see.
 //!
 //! Holds: a case and its verdict follow from the seed alone, and an unfair scheduler is found unfair (`tests/judge.rs`).
-//! Elsewhere: what is drawn is `case`, an SSD that changes is `changing`, what is measured is `verdict`, what many cases say together is `summary`.
+//! Elsewhere: the draw of a case is `case`, an SSD that changes is `changing`, the measurement is `verdict`, the summary of many cases is `summary`.
 
 mod case;
 mod changing;
@@ -42,22 +42,22 @@ use units::Nanos;
 pub const LEARN: Nanos = Nanos::secs(5);
 /// Measured after that.
 pub const MEASURE: Nanos = Nanos::secs(2);
-/// How long a tenant is away after that.
+/// Time for which a tenant is away after that.
 const AWAY: Nanos = Nanos::millis(400);
 /// From a case to the one that has another SSD.
 const OTHER: u64 = 1 << 32;
-/// How long it is watched after it came back.
+/// Time for which it is watched after it came back.
 const BACK: Nanos = Nanos::millis(600);
 
-/// What the scheduler was told of the SSD beforehand.
+/// The scheduler's prior knowledge of the SSD.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Told {
     /// Nothing.
     #[default]
     Nothing,
-    /// What it learnt in an earlier run of the case.
+    /// The model from an earlier run of the case.
     Own,
-    /// What it learnt of an SSD of another case, under the same mix: a wrong belief.
+    /// The model of an SSD of another case, under the same mix: a wrong belief.
     Other,
 }
 
@@ -75,7 +75,7 @@ pub enum JudgeError {
     Broken(Broken),
 }
 
-/// Judges a scheduler that was `told` something by these cases, on all cores. Tells `watch` of every case that ends.
+/// Judges a scheduler that was `told` something by these cases, on all cores. Reports every case that ends to `watch`.
 ///
 /// # Errors
 /// The first case, in the order of `seeds`, that could not be judged.
@@ -106,7 +106,7 @@ pub fn judge_changing(
     each(seeds, &judge, watch)
 }
 
-/// Judges what the scheduler says of objectives, and what comes of it, by these cases: those with more than one tenant.
+/// Judges the scheduler's statements about objectives, and their outcome, by these cases: those with more than one tenant.
 ///
 /// # Errors
 /// As [`judge`].
@@ -155,7 +155,7 @@ fn judge_one(scheduler: Scheduler, told: Told, seed: u64) -> Result<Verdict, Jud
     judge_against(scheduler, told, &case, &Reference::of(&case)?)
 }
 
-/// What the runs of a case are compared with: the same for every scheduler.
+/// The reference for the runs of a case: the same for every scheduler.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reference {
     /// Bytes per second that the SSD gives each group's kind of work alone.
@@ -217,7 +217,7 @@ pub fn judge_against(
     Ok(Verdict::new(case, scheduler, &results, reference))
 }
 
-/// What the scheduler is to be told in this case.
+/// The prior knowledge for the scheduler in this case.
 fn learnt(scheduler: Scheduler, told: Told, case: &Case) -> Result<Option<Learnt>, JudgeError> {
     let teacher = match told {
         Told::Nothing => return Ok(None),

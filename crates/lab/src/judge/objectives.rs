@@ -1,4 +1,4 @@
-//! Objectives of latency, judged: does a scheduler keep what it says that it keeps?
+//! Objectives of latency, judged: does a scheduler keep the objectives that it promises?
 //!
 //! The cases are those of the judge, with a light reader that has an objective: its 99th percentile shall be at most x at so many IOPS. The
 //! bound x is drawn between what the SSD cannot do even for this reader alone and what it does without an objective, so in some cases nobody could
@@ -28,17 +28,17 @@ const LEARN: Nanos = Nanos::secs(10);
 const MEASURE: Nanos = Nanos::secs(5);
 /// Other dice than those of the mix.
 const OBJECTIVE: u64 = 0x6f62_6a65;
-/// What an objective leaves others at least of the SSD: a 32nd for tenants that write, an eighth for those that read.
+/// Lower bound for the part of the SSD that an objective leaves to others: a 32nd for tenants that write, an eighth for those that read.
 const LEFT_TO_WRITERS: f64 = 1.0 / 32.0;
 const LEFT_TO_READERS: f64 = 1.0 / 8.0;
 /// The bound is drawn from this many times what the SSD does for the reader alone, in hundredths, on.
 const STRICTEST: f64 = 0.7;
 /// To this many times what it does without an objective.
 const LOOSEST: f64 = 1.3;
-/// The objective is for so many times what the reader asks for on average.
+/// Rate of the objective, relative to the average rate of the reader.
 const ROOM: f64 = 1.3;
 
-/// What a scheduler says of the objective.
+/// The scheduler's statement about the objective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Said {
@@ -67,7 +67,7 @@ pub struct ObjectiveVerdict {
     pub alone_us: f64,
     /// The same in the mix, without an objective.
     pub without_us: f64,
-    /// What the scheduler says of the objective after it has learnt.
+    /// The scheduler's statement about the objective after it has learnt.
     pub said: Said,
     /// When it said so first, and has not said anything else until then, s.
     pub said_after_s: f64,
@@ -75,7 +75,7 @@ pub struct ObjectiveVerdict {
     pub p99_us: f64,
     /// Whether the objective was kept in the measured time.
     pub kept: bool,
-    /// What it says at the end of the measured time.
+    /// Its statement at the end of the measured time.
     pub said_at_the_end: Said,
     /// Where it said no: whether the objective is kept if others are limited to the least that an objective may leave them.
     pub could_be_kept: Option<bool>,
@@ -83,7 +83,7 @@ pub struct ObjectiveVerdict {
     pub others: f64,
 }
 
-/// What many cases say together.
+/// The summary of many cases.
 #[derive(Clone, Debug, Serialize)]
 pub struct ObjectiveSummary {
     /// Cases with an objective.

@@ -1,4 +1,4 @@
-//! What many cases say together: median, 95th percentile, worst, and the share of cases that meet the goal.
+//! The summary of many cases: median, 95th percentile, worst, and the share of cases that meet the goal.
 
 use super::verdict::Verdict;
 use serde::Serialize;
@@ -15,11 +15,11 @@ struct Goal {
     median: Option<f64>,
     /// The bound of the 95th percentile, counted from the best.
     p95: Option<f64>,
-    /// What is asked of every case.
+    /// The bound for every case.
     worst: Option<f64>,
 }
 
-/// How a number is shown.
+/// The format of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -50,7 +50,7 @@ impl Unit {
 pub struct Row {
     /// The quantity.
     pub what: &'static str,
-    /// How it is shown.
+    /// The format.
     pub unit: Unit,
     /// Cases that have it.
     pub cases: usize,

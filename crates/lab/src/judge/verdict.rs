@@ -1,4 +1,4 @@
-//! What one case says of a scheduler.
+//! The verdict of one case on a scheduler.
 
 use super::case::{Case, POINT};
 use super::{LEARN, MEASURE, Reference};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sim::Results;
 use units::Nanos;
 
-/// One case, judged. What does not apply to it is absent.
+/// One case, judged. Fields that do not apply to it are absent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The seed of the case.
@@ -16,7 +16,7 @@ pub struct Verdict {
     pub scheduler: &'static str,
     /// The SSD and the mix.
     pub what: String,
-    /// What each group gets of its fair share: bandwidth per tenant over (alone × weight / all weights).
+    /// The part of its fair share that each group gets: bandwidth per tenant over (alone × weight / all weights).
     pub f_util: Vec<f64>,
     /// (most − least) / least of them. Equal weights.
     pub gap: Option<f64>,
@@ -36,7 +36,7 @@ pub struct Verdict {
     pub p99_over_best: Option<f64>,
     /// What the guest gets of its fair share while it is there, over the mean of the groups.
     pub guest_over_groups: Option<f64>,
-    /// How long a tenant that comes back is short of its share, ms.
+    /// Time for which a tenant that comes back is short of its share, ms.
     pub delta_ms: Option<f64>,
     /// When the gap (or the weights' error) was at most a fifth for good, s; the whole time if never.
     pub learnt_after_s: Option<f64>,
@@ -48,7 +48,7 @@ pub struct Verdict {
     pub phase_gaps: Option<[f64; 3]>,
 }
 
-/// What a run under `none` gives.
+/// The result of a run under `none`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NoneFigures {
     /// Bytes per second of each group.
@@ -63,7 +63,7 @@ pub struct NoneFigures {
 const HAS_SHARE: f64 = 0.8;
 /// Learnt is what keeps the gap below this.
 const LEARNT: f64 = 0.2;
-/// What is fair over so long counts as fair.
+/// Length of the windows in which fairness is judged.
 const LEARNT_WINDOW: Nanos = Nanos::millis(500);
 const LEARNT_STEP: Nanos = Nanos::millis(100);
 

@@ -32,7 +32,7 @@ struct File {
     claims: Vec<RackClaim>,
 }
 
-/// What is different with `--quick`.
+/// The differences with `--quick`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Quick {

@@ -65,7 +65,7 @@ pub struct RackExperiment {
     pub title: String,
     /// Where it comes from: paper and figure.
     pub source: String,
-    /// What to look at.
+    /// The points to look at.
     pub about: String,
     /// Every SSD of the rack.
     pub ssd: CalibratedSsd,
@@ -75,7 +75,7 @@ pub struct RackExperiment {
     pub seeds: Vec<u64>,
     /// The schedulers compared.
     pub schedulers: Vec<Scheduler>,
-    /// How a copy is chosen.
+    /// The choice of a copy.
     pub policy: &'static str,
     /// YCSB's core workloads.
     pub workloads: Vec<char>,
@@ -89,7 +89,7 @@ pub struct RackExperiment {
     pub warm_up: Nanos,
     /// Measured.
     pub duration: Nanos,
-    /// What the source claims.
+    /// The claims of the source.
     pub claims: Vec<RackClaim>,
     quick: file::Quick,
 }
@@ -105,7 +105,7 @@ pub struct RackRun {
     pub policy: &'static str,
     /// The SSDs' profile.
     pub profile: String,
-    /// What is simulated.
+    /// The simulated world.
     pub world: World,
 }
 
@@ -158,7 +158,7 @@ impl RackExperiment {
         }
     }
 
-    /// Runs it on all cores. Tells `watch` of every run that ends.
+    /// Runs it on all cores. Reports every run that ends to `watch`.
     pub fn run(self, watch: &(dyn Fn(Progress<'_>) + Sync)) -> RackFindings {
         let runs = self.runs();
         let records = measure(&runs, watch);
@@ -213,17 +213,17 @@ pub fn measure(runs: &[RackRun], watch: &(dyn Fn(Progress<'_>) + Sync)) -> Vec<R
     on_all_cores(&labels, watch, |at| RackRecord::of(&runs[at], &rack::run(&runs[at].world)))
 }
 
-/// What `level` learns of the SSDs in this world, in as much time as it needs. Other runs can begin with it, as a target that is started again does.
+/// The model that `level` learns of the SSDs in this world, in as much time as it needs. Other runs can begin with it, as a target that is started again does.
 pub fn learn(world: &World) -> PolicyChoice {
     let world =
         World { warm_up: Scheduler::LEVEL.learns_for(), duration: Nanos::millis(10), ..world.clone() };
     PolicyChoice::from(rack::run(&world).learnt.unwrap_or_default())
 }
 
-/// What an experiment found.
+/// The findings of an experiment.
 #[derive(Clone, Debug)]
 pub struct RackFindings {
-    /// What was run.
+    /// The experiment that was run.
     pub experiment: RackExperiment,
     /// A record for each run.
     pub records: Vec<RackRecord>,

@@ -21,7 +21,7 @@ pub struct RackRecord {
     pub threads: u32,
     /// The scheduler.
     pub scheduler: &'static str,
-    /// How a copy is chosen.
+    /// The choice of a copy.
     pub policy: &'static str,
     /// The SSDs' profile.
     pub profile: String,
@@ -36,9 +36,9 @@ pub struct RackRecord {
     pub reads: Latencies,
     /// Operations of the slowest database over those of the fastest.
     pub evenness: f64,
-    /// Where the time of IOs went, by what they are for.
+    /// The time of IOs, by their purpose.
     pub ios: BTreeMap<&'static str, IoRecord>,
-    /// What choosing a copy was worth.
+    /// The benefit of choosing a copy.
     pub steering: SteeringRecord,
 }
 

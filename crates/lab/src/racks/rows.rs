@@ -14,13 +14,13 @@ use serde::Deserialize;
 pub struct RackClaim {
     /// Its identifier in the claims table.
     pub id: String,
-    /// What is claimed, in words.
+    /// The claim, in words.
     pub what: String,
-    /// What is measured.
+    /// The measured quantity.
     pub quantity: RackQuantity,
     /// Of this workload only.
     pub workload: Option<char>,
-    /// How it is compared.
+    /// The comparison.
     pub compare: Compare,
     /// The scheduler that it is compared with.
     pub with: Option<String>,

@@ -20,7 +20,7 @@ use std::fmt::Write;
 /// Columns of the table.
 const COLUMNS: usize = 7;
 
-/// What only this section has.
+/// The style of this section alone.
 pub(super) const STYLE: &str = "
 .claims { width: 100%; max-width: 60rem; } .claims .claim th { text-align: left; white-space: normal; padding-top: 1.2rem; border-bottom: none; font-weight: 400; }
 .claims .claim a { font-weight: 600; margin-right: .6rem; } .claims .why td { text-align: left; white-space: normal; color: var(--soft); }
@@ -51,7 +51,7 @@ pub(super) fn claims(rows: &[Row]) -> String {
     html + "</table>"
 }
 
-/// How many rows of each scheduler have which verdict.
+/// Number of rows of each scheduler by verdict.
 fn tally(rows: &[Row]) -> String {
     let used = |verdict: &Verdict| rows.iter().any(|row| row.verdict == *verdict);
     let verdicts: Vec<Verdict> = Verdict::ALL.into_iter().filter(used).collect();

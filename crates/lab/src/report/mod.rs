@@ -17,7 +17,7 @@ use crate::findings::Findings;
 use page::escape;
 use std::fmt::Write;
 
-/// What only this page has.
+/// The style of this page alone.
 const STYLE: &str = "
 section { border-top: 1px solid var(--line); margin-top: 3rem; } h2 { margin-bottom: 0; }
 .source { color: var(--soft); margin: .2rem 0; } p, figcaption, li { max-width: 60rem; }
@@ -28,7 +28,7 @@ details { margin: 1rem 0; } summary { cursor: pointer; }
 
 /// The findings of an experiment and their figures.
 pub struct Chapter {
-    /// What was found.
+    /// The findings.
     pub findings: Findings,
     /// Its figures, each on every profile.
     pub figures: Vec<Drawn>,
@@ -99,7 +99,7 @@ fn section(chapter: &Chapter) -> String {
     html + "</details></section>"
 }
 
-/// What ran, in a line.
+/// A summary of the run, in a line.
 fn ran(experiment: &Experiment) -> String {
     let profiles: Vec<&str> = experiment.ssds.iter().map(|ssd| ssd.profile.name.as_str()).collect();
     let schedulers: Vec<&str> = experiment.schedulers.iter().map(|scheduler| scheduler.name()).collect();

@@ -1,4 +1,4 @@
-//! The end of a run with `verify`: reads back what was written; `on_completed` compares it.
+//! The end of a run with `verify`: reads back the written data; `on_completed` compares it.
 
 use super::{Drive, Phase};
 use crate::direction::Direction;
@@ -10,7 +10,7 @@ use reactor::Clock;
 use units::Instant;
 
 impl Drive {
-    /// Reads back what the jobs with `verify` wrote.
+    /// Reads back the data of the jobs with `verify`.
     pub(crate) fn read_back(&mut self) -> Result<(), BenchError> {
         self.phase = Phase::ReadBack;
         let now = Clock.now();
