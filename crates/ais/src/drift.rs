@@ -55,7 +55,7 @@ impl Score {
 struct Ssd {
     size: f64,
     span_s: f64,
-    /// After so much, it writes so much slowly, whatever room there is.
+    /// After this many bytes of fast writes come this many bytes of slow ones, whatever the room.
     calm: f64,
     disturbed: f64,
     used: f64,
@@ -82,7 +82,7 @@ impl Ssd {
 struct World {
     ssd: Ssd,
     gate: Gate,
-    /// Not told what is seen.
+    /// Gets no observations.
     deaf: Predictor,
     now: Instant,
     random: Xoshiro256PlusPlus,

@@ -1,6 +1,6 @@
 //! Accuracy of the prediction, seen by the rate of writes.
 //!
-//! A *stretch* is 16 MiB of writes that keep the SSD busy all the time, and beside which nobody reads: so its rate is the SSD's. It is slow or
+//! A *stretch* is 16 MiB of writes that keep the SSD busy all the time, and during which there are no reads: so its rate is the SSD's. It is slow or
 //! fast, whichever of the two rates of the profile is nearer (by ratio). If the same was predicted all the time, it is compared with that.
 //!
 //! Stretches that are not far slower than the exhausted SSD (as one is that collects garbage) go to the predictor, which learns from them.
@@ -13,7 +13,7 @@ const STRETCH: u64 = 16 << 20;
 /// Below this share of the exhausted SSD's rate, a stretch is slow for another reason.
 const EXHAUSTED_LEAST: f64 = 0.6;
 
-/// Stretches of writes by what was predicted of them. They only grow.
+/// Stretches of writes by the prediction for them. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Foresight {
     /// The SSD was as slow or as fast as predicted.
@@ -28,7 +28,7 @@ pub struct Foresight {
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     since: Instant,
-    /// Submitted since, with what was under way then.
+    /// Submitted since, with the IOs in flight then.
     bytes: u64,
     is_exhausted: bool,
 }
@@ -85,7 +85,7 @@ impl Comparison {
         says.then_some(Stretch { since, until: now, bytes: done, is_slow })
     }
 
-    /// A read goes to the SSD: what is slow now may be so because of it.
+    /// Notes a read that goes to the SSD: it may be the reason why writes are slow now.
     pub(crate) fn on_read(&mut self) {
         self.stretch = None;
     }

@@ -49,7 +49,7 @@ pub(crate) struct Head {
     pub(crate) tail_sequence: u64,
     /// All records before this one are durable.
     pub(crate) durable_before: u64,
-    /// Whether the log was given up: nothing in it counts.
+    /// Whether the log is void: nothing in it counts.
     pub(crate) is_void: bool,
     /// The SSD that the data belongs to.
     pub(crate) identity: String,
@@ -97,7 +97,7 @@ pub(crate) struct Superseded {
     pub(crate) up_to: u64,
 }
 
-/// Why a block is not what it should be.
+/// The reason why a block is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// It was never written by us.
@@ -148,7 +148,7 @@ struct Reader<'b> {
 }
 
 impl<'b> Reader<'b> {
-    /// Past magic and version, of a block whose checksum is right.
+    /// The bytes past magic and version, of a block with a valid checksum.
     fn new(block: &'b [u8], magic: &[u8; 8]) -> Result<Reader<'b>, Refused> {
         assert_eq!(block.len(), BLOCK as usize, "blocks have one size");
         if &block[..8] != magic {

@@ -9,7 +9,7 @@
 //!
 //! From then on there are two ways, and the profile says which serves more of a burst. If idleness brings back more per second than
 //! the exhausted SSD writes, all writes are diverted, and the SSD rests (the paper's *active idleness*) until an eighth of its buffer is back.
-//! Otherwise the SSD gets what it can take at its exhausted rate, and only the rest is diverted.
+//! Otherwise the SSD gets as much as it can take at its exhausted rate, and only the rest is diverted.
 //!
 //! Data goes back after a burst. If the exhausted SSD writes it sooner than rest would make room for it, that is at once, and as fast as the SSD
 //! can: as without a store, where hosts would still wait for these writes. So the rest begins as soon, and reads meet no more of them. The same goes if
@@ -31,11 +31,11 @@ const RESTED: f64 = 0.125;
 const STRETCH: f64 = 0.5;
 /// Writes that wait no longer than this at the exhausted rate are not diverted.
 const PATIENCE: Nanos = Nanos::millis(1);
-/// Hosts that have not written for so long are between bursts.
+/// Time without writes after which hosts count as between bursts.
 const QUIET: Nanos = Nanos::millis(2);
 /// Reads within this time keep a buffer from recovering, if reads do that at all.
 const READS_LAST: Nanos = Nanos::millis(500);
-/// A store that is gone with the power is not used so soon after a flush: each flush has to wait until it is empty.
+/// A volatile store is not used within this time after a flush: each flush has to wait until it is empty.
 const FLUSHED_LATELY: Nanos = Nanos::secs(10);
 /// Write-back under way at most: in a hurry, between bursts, during host writes.
 const UNDER_WAY: [u32; 3] = [8, 4, 1];
@@ -123,7 +123,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// For an SSD whose buffer is whole at `now`.
+    /// For an SSD with its whole buffer available at `now`.
     pub fn new(drive: Drive, now: Instant) -> Gate {
         Gate {
             predictor: Predictor::new(drive.buffer.clone(), now),
@@ -160,7 +160,7 @@ impl Gate {
         (self.buffer().size().get() as f64 * share) as u64
     }
 
-    /// The buffer, with what was learnt.
+    /// The buffer, as corrected by observation.
     fn buffer(&self) -> &BufferModel {
         self.predictor.model()
     }
@@ -359,7 +359,7 @@ pub(crate) mod tests {
         gate.on_done(now, IoKind::Write);
     }
 
-    /// A gate before an SSD whose buffer has just been exhausted by a burst.
+    /// A gate before an SSD that has just exhausted its buffer in a burst.
     fn exhausted(slow: f64) -> (Gate, Instant) {
         let mut gate = Gate::new(drive(slow), Instant::ZERO);
         let mut now = Instant::ZERO;

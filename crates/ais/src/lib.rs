@@ -6,7 +6,7 @@
 //!                  └──► auxiliary store ──────────────────┘ written back when the SSD has room
 //! ```
 //!
-//! The auxiliary store is memory, or a *log* in a file or on a second device. What is in a log is in memory as well, so reads of it never wait,
+//! The auxiliary store is memory, or a *log* in a file or on a second device. The data of a log is in memory as well, so reads of it never wait,
 //! and nothing that was answered is lost when the log's device fails. A log is replayed when the target starts again.
 //!
 //! Nothing here moves data, reads a clock or makes a system call: [`Stage`] takes IOs, completions and the time, and says what to do
@@ -19,7 +19,7 @@
 //! 2024), of which we had the abstract; how it is done here is our design (`docs/ais.md`).
 //!
 //! Reading order: `gate` (when to divert, when to write back), `pressure` (hosts that wait), `stage` (what happens to an IO), `stage/commit` (what makes it
-//! durable), `format` and `log` (the bytes of a log, and what is found in them).
+//! durable), `format` and `log` (the bytes of a log, and recovery from them).
 
 #[cfg(test)]
 mod drift;

@@ -1,14 +1,14 @@
-//! Opens a log: makes a new one, or finds what is in one.
+//! Opens a log: makes a new one, or reads the records of an old one.
 //!
 //! ```text
 //!   heads ─► the latest ─► records from its tail on, one number after the other ─► the first that is not whole: the end
 //! ```
 //!
 //! A record before `durable_before` of the head was promised to be durable. If such a record is not whole, the log is damaged, and
-//! nothing is served. A later record that is not whole was being written when the target ended. What follows it was never answered, because
+//! nothing is served. A later record that is not whole was being written when the target ended. The records after it were never answered, because
 //! answers are given in the order of the numbers.
 //!
-//! Each opening has a higher *epoch* than the one before, written before anything else. So what is left of an unfinished record of an
+//! Each opening has a higher *epoch* than the one before, written before anything else. So the rest of an unfinished record of an
 //! earlier life cannot be taken for one of a later life.
 //!
 //! Holds: every changed byte in a durable record is found (`damage_in_a_durable_record_is_found`).
@@ -22,7 +22,7 @@ use std::io;
 pub const SIZE_MIN: u64 = 4 << 20;
 /// The largest log: with it, the data in memory stays bounded.
 pub const SIZE_MAX: u64 = 512 << 20;
-/// No record has more data than this; what is larger goes to the SSD.
+/// Maximum data of a record; larger writes go to the SSD.
 pub const DATA_MAX: u64 = 1 << 20;
 
 /// Storage of a log.
@@ -351,7 +351,7 @@ fn is_blank(medium: &mut dyn Medium) -> Result<bool, LogError> {
     Ok(blocks.iter().all(|byte| *byte == 0))
 }
 
-/// Takes what is not newer than `range` says out of its place, and returns it.
+/// Removes the data that is not newer than `range` says from its place, and returns it.
 fn drop_old(ranges: &mut Ranges<u64>, range: Superseded) -> Vec<Entry<u64>> {
     let is_old = |entry: &Entry<u64>| entry.value <= range.up_to;
     let old: Vec<Entry<u64>> = ranges.within(range.start, range.end).filter(is_old).collect();
@@ -363,7 +363,7 @@ fn drop_old(ranges: &mut Ranges<u64>, range: Superseded) -> Vec<Entry<u64>> {
 
 type Read = (u64, RecordHead, Vec<u8>);
 
-/// The record of a number, and its place; where it should be and what is wrong if it is not whole.
+/// The record of a number, and its place; the expected place and the error if it is not whole.
 fn read_record(
     medium: &mut dyn Medium,
     head: &Head,

@@ -5,7 +5,7 @@
 //!                      one that waits   ████████████   it writes the next when it has an answer: as fast as the SSD lets it
 //! ```
 //!
-//! What a host that waits writes more has to go to the SSD in the pauses, which are the time in which that rests and tidies up. If they were
+//! The additional writes of a host that waits have to go to the SSD in the pauses, which are the time in which that rests and tidies up. If they were
 //! too short before, they are now even shorter, and the longest waits get longer. So such hosts may fill the store only after the buffer was whole
 //! again between two bursts, and only once each time.
 

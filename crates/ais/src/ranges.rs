@@ -1,4 +1,4 @@
-//! A map from ranges of bytes to values: a range that is put in replaces what it overlaps.
+//! A map from ranges of bytes to values: an inserted range replaces those that it overlaps.
 //!
 //! Holds: it says the same as a list with an entry for each byte (`it_says_the_same_as_a_list_of_bytes`).
 
@@ -63,7 +63,7 @@ impl<V: Copy> Ranges<V> {
         self.within(start, end).map(|entry| entry.length()).sum::<u64>() == end - start
     }
 
-    /// Takes `start..end` out and returns what was there, in order.
+    /// Removes `start..end` and returns the ranges that were there, in order.
     pub(crate) fn remove(&mut self, start: u64, end: u64) -> Vec<Entry<V>> {
         let removed: Vec<Entry<V>> = self.within(start, end).collect();
         for entry in &removed {
@@ -81,7 +81,7 @@ impl<V: Copy> Ranges<V> {
         removed
     }
 
-    /// Puts a range in and returns what it replaces.
+    /// Inserts a range and returns those that it replaces.
     pub(crate) fn insert(&mut self, start: u64, end: u64, value: V) -> Vec<Entry<V>> {
         let replaced = self.remove(start, end);
         self.by_start.insert(start, (end, value));

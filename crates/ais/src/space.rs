@@ -4,7 +4,7 @@
 //!   tail ───────── used ─────────► next ─── free ───► tail + area
 //! ```
 //!
-//! A record lies in one piece. One that does not fit before the end of the circle begins at its start, and what is left is used, too.
+//! A record lies in one piece. One that does not fit before the end of the circle begins at its start, and the rest before the end counts as used, too.
 
 use crate::format::{AREA, BLOCK};
 
@@ -17,7 +17,7 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// A log of `size` bytes whose records lie from `tail` to `next`.
+    /// A log of `size` bytes with records from `tail` to `next`.
     pub(crate) fn new(size: u64, tail: u64, next: u64) -> Space {
         let area = area_of(size);
         assert!(next - tail <= area, "{} used bytes of {area}", next - tail);

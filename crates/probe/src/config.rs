@@ -85,7 +85,7 @@ impl Config {
         Config { read_only: true, writes_most_bytes: 0, ..self }
     }
 
-    /// The same with another limit on what is written.
+    /// The same with another limit on writes.
     pub fn with_writes_most(self, most: Bytes) -> Config {
         Config { writes_most_bytes: most.get(), ..self }
     }
@@ -130,7 +130,7 @@ impl Config {
         Bytes(self.size_bytes)
     }
 
-    /// The hard limit on what is written.
+    /// The hard limit on written bytes.
     pub fn writes_most(&self) -> Bytes {
         Bytes(self.writes_most_bytes)
     }
@@ -142,7 +142,7 @@ impl Config {
 }
 
 impl fmt::Display for Config {
-    /// Announcement of what the probe will do to the device, for the person who must agree.
+    /// Announcement of the probe's effects on the device, for the person who must agree.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let minutes = self.time_most_ns.div_ceil(60_000_000_000);
         if self.read_only {

@@ -117,7 +117,7 @@ impl Fill {
             result.slow_bytes_per_s = result.fast_bytes_per_s;
             return result;
         }
-        // The last half of the recent writes is slow; what was before the recent ones is fast.
+        // The last half of the recent writes is slow; the writes before the recent ones are fast.
         let recent = self.recent();
         let (fast, slow) = (self.rate(SKIPPED, last - recent), self.rate(last - recent / 2, last));
         result.fast_bytes_per_s = fast;

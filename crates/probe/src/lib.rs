@@ -21,7 +21,7 @@
 //!        buffer size, recovery time and costs of devices that it has never seen are found (`tests/hidden/main.rs`);
 //!        a probe that continues from its journal finds the same (`tests/simulated.rs`).
 //!
-//! Reading order: `script` (what is asked, in which order), `task` (what a question is), `load` (how one load runs), `fill` (when a
+//! Reading order: `script` (the questions and their order), `task` (what a question is), `load` (how one load runs), `fill` (when a
 //! write buffer is exhausted), `profile`.
 //!
 //! [`BufferModel`] is fitted to a profile, and [`Predictor`] follows the IOs of a device with it: how much can be written until the buffer is
@@ -29,7 +29,7 @@
 //!
 //! [`imitate`] builds a simulated SSD from a profile.
 //!
-//! What is measured and what the paper leaves open: `docs/probe.md`.
+//! Measured quantities, and those that the paper leaves open: `docs/probe.md`.
 
 mod buffer_model;
 mod config;

@@ -1,6 +1,6 @@
 //! Runs one load: decides which IO to submit when, and keeps what came of it.
 //!
-//! A closed stream submits an IO whenever one of its own completes. An open stream submits at its own times; what the device cannot
+//! A closed stream submits an IO whenever one of its own completes. An open stream submits at its own times; an IO that the device cannot
 //! take waits here, and its latency counts from its arrival. When the load is over nothing new is submitted, and what is under way
 //! completes before the next act.
 
@@ -21,7 +21,7 @@ const OPEN_DEPTH: u32 = 512;
 const BACKLOG_MOST: usize = 4096;
 /// A load gets at most this many times its span to see enough IOs.
 pub(crate) const EXTENSION: u64 = 4;
-/// Writes that a read of what was just written may choose from.
+/// Recent writes from which a read of new data may choose.
 const RECENT_WRITES: usize = 64;
 /// Latency is kept with this many significant digits.
 const DIGITS: u8 = 3;

@@ -173,7 +173,7 @@ impl Prober {
         self.state = State::Running(Running { task, results: Vec::new(), act });
     }
 
-    /// Starts the act after these results of its task, cut down to what may still be written and how long it may still take.
+    /// Starts the act after these results of its task, cut down to the remaining bytes and time.
     fn start_act(&self, task: &Task, results: &[ActResult], now: Instant) -> ActRun {
         let Progress { written, elapsed, .. } = self.progress();
         let written = written.get() + results.iter().map(|result| result.written_bytes).sum::<u64>();

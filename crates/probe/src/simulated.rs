@@ -22,7 +22,7 @@ impl Simulated {
         self.ssd.capacity()
     }
 
-    /// The SSD, for those who compare what was found with what is there.
+    /// The SSD, to compare the results with the truth.
     pub fn ssd(&self) -> &Ssd {
         &self.ssd
     }

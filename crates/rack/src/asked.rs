@@ -27,7 +27,7 @@ pub(crate) struct Asked {
     pub(crate) slots: u64,
     pub(crate) kind: IoKind,
     pub(crate) task: Task,
-    /// The copy that could have been read as well, and what was known of both.
+    /// The copy that could have been read as well, and the client's knowledge of both.
     pub(crate) instead: Option<(SsdId, [Load; 2])>,
 }
 

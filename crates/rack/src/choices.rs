@@ -1,4 +1,4 @@
-//! Whether the copies that were read were the better ones, and what the clients knew when they chose.
+//! Quality of the choices between copies, and the clients' knowledge when they chose.
 //!
 //! An SSD's *truth* is how long the small reads of all clients took lately, from their arrival at the target. No client knows it: it is what
 //! a choice of copies is judged by. Only small reads count, of copies on two SSDs.
@@ -56,7 +56,7 @@ impl Choices {
         }
     }
 
-    /// A copy was chosen. Of it, and of the other one: the truth, what was known, and how old that was.
+    /// Notes the choice of a copy. Of it, and of the other one: the truth, the client's knowledge, and its age.
     pub(crate) fn chose(&mut self, truths: [Nanos; 2], loads: [Load; 2], ages: [Nanos; 2]) {
         self.all += 1;
         for (copy, (load, age)) in loads.iter().zip(ages).enumerate() {

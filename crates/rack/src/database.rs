@@ -67,7 +67,7 @@ pub(crate) struct Database {
     /// Threads that may begin their next operation.
     pub(crate) idle: Vec<usize>,
     pub(crate) copies_read: [u64; 2],
-    /// Threads whose writes are in the buffer of the log.
+    /// Threads with writes in the buffer of the log.
     logged: Vec<usize>,
     is_log_buffered: bool,
     number: usize,
@@ -309,7 +309,7 @@ impl Database {
         files.pair(now, |ssd| steering.rank(now, ssd, paths[ssd.0 as usize].load(now), Data::Log))
     }
 
-    /// Begins what is due in the background.
+    /// Begins the background work that is due.
     fn start_jobs(&mut self, now: Instant) {
         while let Some((at, job)) = self.next_job() {
             let reads = job.reads.iter().flat_map(|(table, bytes)| self.files.whole(*table, *bytes));

@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use units::{Bytes, Instant, Nanos, TenantId};
 
-/// Processor time of an operation without its IOs: about what a read from memory takes in `gimbal bench ycsb --dir`.
+/// Processor time of an operation without its IOs: about the time of a read from memory in `gimbal bench ycsb --dir`.
 const PROCESSOR: Nanos = Nanos::micros(10);
 
 /// Time for which clients believe that an SSD is slow, if the target does not know, and at most: as `host::BusyView`.
@@ -208,7 +208,7 @@ impl<'w> Engine<'w> {
         (now >= Instant::ZERO + world.warm_up).then_some(results)
     }
 
-    /// Sends what a database has asked for, and lets its threads go on.
+    /// Sends the IOs that a database has asked for, and lets its threads go on.
     fn follow(&mut self, number: usize) {
         let database = &mut self.databases[number];
         let (asked, idle) = (std::mem::take(&mut database.asked), std::mem::take(&mut database.idle));

@@ -13,7 +13,7 @@
 //! A run begins as if the databases had run for a while: loaded without IO, their caches warm, each at another point between two compactions.
 //!
 //! Holds: a seed repeats a run; a database never has space twice (the pool asserts it). Tests: `tests`.
-//! Reading order: `database` (what is asked for), `engine` (what becomes of it), `choices` (what steering was worth).
+//! Reading order: `database` (the IOs asked for), `engine` (their execution), `choices` (the worth of steering).
 
 mod asked;
 mod choices;

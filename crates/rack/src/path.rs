@@ -1,4 +1,4 @@
-//! A client's way to one SSD: what it may have outstanding there, and what waits.
+//! A client's way to one SSD: the limit of its outstanding IOs there, and the waiting ones.
 
 use blob::steer::{Load, Slow};
 use sched::{ClientWindow, Credit, CreditWindow, LatencySample, PardaWindow, VmShares};

@@ -18,7 +18,7 @@ pub struct Results {
     pub ios: [u64; 2],
     /// Reads that went to the primary copy and to the other one, from the start.
     pub copies_read: [u64; 2],
-    /// Where the time of IOs went, by what they are for, while it was measured.
+    /// Time spent by IOs, by their purpose, during the measurement.
     pub stays: BTreeMap<Purpose, Stay>,
     /// Worth of choosing a copy, while it was measured.
     pub choices: Choices,

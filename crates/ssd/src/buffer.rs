@@ -95,7 +95,7 @@ impl Ledger {
         self.flushes.push_back((units, command));
     }
 
-    /// A flush whose units are all settled.
+    /// A flush with all its units settled.
     pub(crate) fn finished_flush(&mut self) -> Option<u32> {
         let &(units, command) = self.flushes.front()?;
         if units > self.settled {

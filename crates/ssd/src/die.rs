@@ -115,7 +115,7 @@ struct LongOperation {
     /// When it last started to run.
     resumed: Instant,
     suspend_pending: bool,
-    /// How often it was suspended.
+    /// Number of its suspensions.
     suspensions: u32,
 }
 
@@ -125,7 +125,7 @@ enum Work {
     Erase,
 }
 
-/// What the end of a step means for the rest of the device. After all but `Nothing`, the die is idle.
+/// The consequence of the end of a step for the rest of the device. After all but `Nothing`, the die is idle.
 pub(crate) enum Ended {
     /// The die continues with the same work.
     Nothing,

@@ -88,7 +88,7 @@ pub(crate) struct Unit {
     pub(crate) origin: UnitOrigin,
 }
 
-/// Whose data is in a unit.
+/// The owner of the data in a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitOrigin {
     /// The host's. `buffered` slots of it occupy the write buffer; the rest is padding.

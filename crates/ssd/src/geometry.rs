@@ -1,4 +1,4 @@
-//! How the flash is divided, and what a physical address is.
+//! Division of the flash, and the meaning of a physical address.
 //!
 //! ```text
 //!   die ─┬─ block ─┬─ unit ─┬─ page (16 KiB) ── 4 slots of 4 KiB

@@ -71,7 +71,7 @@ impl Image {
         Image::of(Arc::new(profile.clone()), flash, seed)
     }
 
-    /// The SSD after random writes of these sizes have overwritten as much as it holds, so many times over. Each size comes with its part of the bytes.
+    /// The SSD after random writes of these sizes have overwritten its capacity this number of times. Each size comes with its part of the bytes.
     ///
     /// SNIA's performance test specification calls this workload-dependent preconditioning. What was written in large pieces lies in few pages: it is read faster
     /// than what small writes have scattered, so an SSD that was fragmented by small writes changes for long under larger ones.
@@ -107,7 +107,7 @@ impl Image {
         Image::of(self.profile.clone(), flash, self.seed)
     }
 
-    /// What conditioning has left, idle for long.
+    /// The SSD after conditioning and a long idle time.
     fn of(profile: Arc<Profile>, mut flash: Flash, seed: u64) -> Image {
         flash.stripe.set_slc_allowed(true);
         flash.stripe.forget_buffered();

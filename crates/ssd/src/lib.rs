@@ -27,7 +27,7 @@
 //!
 //! Reading order: `ssd` (the path of a command), `die` (what each die does next), `stripe` and `collection`
 //! (where data goes and how it is moved), `slc`, `image` (conditioning), `profile`; `event_queue` is the event
-//! queue. What the model reproduces and what it does not: `docs/ssd-model.md`.
+//! queue. Effects that the model reproduces and those that it does not: `docs/ssd-model.md`.
 
 mod bound;
 mod buffer;

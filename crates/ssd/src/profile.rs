@@ -37,9 +37,9 @@ use std::path::Path;
 pub struct Profile {
     /// Short name, used in reports.
     pub name: String,
-    /// What device this is, and where its numbers come from.
+    /// Identity of the device, and the origin of its numbers.
     pub description: String,
-    /// How much flash there is, and how it is divided.
+    /// Amount of flash, and its division.
     pub geometry: GeometryProfile,
     /// Timing of the flash dies, and of suspensions for reads.
     pub flash: FlashProfile,
@@ -58,7 +58,7 @@ pub struct Profile {
     pub collection: CollectionProfile,
     /// The SLC cache.
     pub slc: SlcProfile,
-    /// How much service times vary; no variation if the table is omitted.
+    /// Variation of service times; none if the table is omitted.
     #[serde(default)]
     pub variation: VariationProfile,
     /// Constants of a scheduler in front of this device.
@@ -112,7 +112,7 @@ impl Profile {
         name.contains('/') || name.ends_with(".toml")
     }
 
-    /// The profile in the file at `path`. It is called as its file, without the ending: what the file calls it may be the name of the
+    /// The profile in the file at `path`. It is called as its file, without the ending: the name in the file may be the name of the
     /// profile that it was copied from.
     ///
     /// # Errors

@@ -53,7 +53,7 @@ impl Flash {
         Some(victim)
     }
 
-    /// Slots that the cache can still take: the unused quota, as far as there are free blocks for it, plus
+    /// Slots that the cache can still take: the unused quota, up to the free blocks for it, plus
     /// the rest of the open blocks.
     pub(crate) fn slc_free_slots(&self) -> u64 {
         let block_slots = self.geometry.block_slots(true);

@@ -44,7 +44,7 @@ pub struct Ssd {
     unplaced: VecDeque<Unplaced>,
     ledger: Ledger,
     dies: Dies,
-    /// Reads of one slot whose mapping was not looked up yet.
+    /// Reads of one slot before the lookup of its mapping.
     small_reads: Vec<SmallRead>,
     idle: IdleClock,
     power_loss_protection: bool,
@@ -83,7 +83,7 @@ struct IdleClock {
     check_pending: bool,
 }
 
-/// What a device has done since it was created.
+/// Counters of a device since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Commands completed.
@@ -96,7 +96,7 @@ pub struct Counters {
     pub erases: u64,
     /// Programs and erases suspended for reads.
     pub suspensions: u64,
-    /// How often host data had to wait for an erase.
+    /// Number of times that host data had to wait for an erase.
     pub stalls: u64,
     /// Events of the model, a measure of its work.
     pub events: u64,
@@ -174,7 +174,7 @@ impl Ssd {
         Bytes(self.dies.flash.slc_free_slots() * SLOT_BYTES)
     }
 
-    /// What has happened so far.
+    /// The counters up to now.
     pub fn counters(&self) -> Counters {
         let flash = &self.dies.flash;
         Counters {
@@ -391,7 +391,7 @@ impl Ssd {
         complete.then(|| self.complete(now, command))
     }
 
-    /// Places buffered data on flash, as far as there is space.
+    /// Places buffered data on flash, while there is space.
     fn place_buffered(&mut self, now: Instant) {
         while let Some(&next) = self.unplaced.front() {
             match next {

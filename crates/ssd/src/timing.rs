@@ -1,4 +1,4 @@
-//! How long each step of a die takes, and when it may be suspended.
+//! Duration of each step of a die, and when it may be suspended.
 
 use crate::flash::Flash;
 use crate::geometry::SLOTS_PER_PAGE;
@@ -26,7 +26,7 @@ pub(crate) struct Timing {
     pub(crate) free_hard: usize,
 }
 
-/// How a program or erase is suspended for reads.
+/// Suspension of a program or erase for reads.
 #[derive(Clone, Copy)]
 pub(crate) struct Suspend {
     pub(crate) slice: Nanos,

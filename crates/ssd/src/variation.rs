@@ -57,7 +57,7 @@ impl DieVariation {
         if self.retry_interval == 0 { Nanos::ZERO } else { self.retry }
     }
 
-    /// The time of this program, whose mean is `mean`.
+    /// The time of this program, with the mean `mean`.
     pub(crate) fn program(&mut self, mean: Nanos) -> Nanos {
         around(&mut self.random, mean, spread(mean, self.program_spread_permille))
     }
@@ -108,7 +108,7 @@ impl FirmwareVariation {
         if start < self.next { start } else { self.come_back(start) }
     }
 
-    /// The pipelined latency of this write, whose mean is `mean`.
+    /// The pipelined latency of this write, with the mean `mean`.
     pub(crate) fn write_latency(&mut self, mean: Nanos) -> Nanos {
         around(&mut self.random, mean, self.write_spread)
     }
@@ -116,7 +116,7 @@ impl FirmwareVariation {
     #[cold]
     fn come_back(&mut self, start: Instant) -> Instant {
         if self.next + self.housekeeping <= start {
-            // The pause ended before anybody asked, maybe several times. The phase of the pauses is drawn
+            // The pause ended before the question came, maybe several times. The phase of the pauses is drawn
             // again, so that a rare command meets a pause as often as one of many does.
             let soonest = Instant(start.0.saturating_sub(self.housekeeping.0));
             self.next = soonest + Nanos(below(&mut self.random, self.housekeeping_gap.0));

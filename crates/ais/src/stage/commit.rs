@@ -8,7 +8,7 @@
 //!
 //! One commit serves all flushes that wait when it begins. Its steps are in this order because:
 //!
-//! - a record may be given up only when what replaces it is durable: the SSD's data, or a later record;
+//! - a record may be discarded only when its replacement is durable: the SSD's data, or a later record;
 //! - a range is superseded only when the SSD's newer data is durable;
 //! - the head says up to where records are durable, so they have to be.
 //!
@@ -21,7 +21,7 @@ use crate::log::DATA_MAX;
 use crate::ranges::Entry;
 use units::Instant;
 
-/// Clean data of one part in this number of a log's space is given up even without a flush.
+/// Clean data of one part in this number of a log's space is discarded even without a flush.
 const RELEASED: u64 = 8;
 
 /// A flush that waits for a commit.
@@ -152,7 +152,7 @@ impl Stage {
         let Some(commit) = &mut self.commit else { return };
         commit.left -= 1;
         if !is_ok {
-            // Nothing may be given up: all goes on as if the commit had not begun.
+            // Nothing may be discarded: all goes on as if the commit had not begun.
             let commit = self.commit.take().expect("it is there");
             self.out.keep_jobs(|job| *job != Job::FlushStore);
             return self.answer(commit.flushes, false);
@@ -217,7 +217,7 @@ impl Stage {
         self.out.begin(Job::Head, |job| Step::WriteStore { job, at, bytes });
     }
 
-    /// The head is durable: what it gives up is free.
+    /// The head is durable: the records that it discards are free.
     pub(super) fn on_head(&mut self) {
         let Mode::Log(LogState { head, .. }) = &self.mode else { return };
         let (tail, at) = (head.tail_sequence, head.tail);
@@ -278,7 +278,7 @@ impl Stage {
         }
     }
 
-    /// Whether clean data should be given up now.
+    /// Whether clean data should be discarded now.
     fn wants_release(&self, now: Instant) -> bool {
         let Mode::Log(log) = &self.mode else { return false };
         if self.clean_before == self.records.first() {

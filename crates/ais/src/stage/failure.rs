@@ -1,13 +1,13 @@
-//! Giving up a store whose device fails.
+//! Retirement of a store after its device has failed.
 //!
 //! ```text
-//!   nothing more is diverted ─► all is written back ─► flush of the SSD ─► the log is marked as given up ─► flushes are answered
+//!   nothing more is diverted ─► all is written back ─► flush of the SSD ─► the log is marked as void ─► flushes are answered
 //! ```
 //!
 //! All data is in memory as well, so nothing that was answered is lost. Until the SSD has it durably, the log is left as it is: if the
 //! program is killed meanwhile, the log is replayed. Afterwards the log is old: replaying it would put old data over new. So it is marked as
-//! given up (*void*) before the first flush is answered. If it cannot be marked, flushes are answered all the same, it is tried again every
-//! second, and people are told.
+//! *void* before the first flush is answered. If it cannot be marked, flushes are answered all the same, it is tried again every
+//! second, and a warning is logged.
 
 use super::{Head, Job, LogState, Mode, Notice, Stage, Step, Waiter};
 use units::{Instant, Nanos};

@@ -1,7 +1,7 @@
 //! Lists of superseded ranges: a log learns at once of which ranges the SSD has newer data.
 //!
 //! Otherwise the log would put old data over it when the program is killed and starts again, although hosts have their answers. The SSD
-//! need not be flushed for that: as long as the machine runs on, it has what it was given. So the list names the start of the machine, and
+//! need not be flushed for that: as long as the machine runs on, it keeps its data. So the list names the start of the machine, and
 //! counts only until the next one. After a power failure, the older data counts, unless a flush came between (`commit`).
 //!
 //! One list is on its way at a time. Ranges that are superseded meanwhile wait for the next one.
@@ -67,7 +67,7 @@ impl Stage {
         sequence
     }
 
-    /// The log is given up: nothing is said of it any more.
+    /// The log is void: the list ends.
     pub(super) fn forget_superseded(&mut self) {
         (self.superseded, self.unlisted) = (Ranges::default(), Ranges::default());
         let mut tags = std::mem::take(&mut self.listing);

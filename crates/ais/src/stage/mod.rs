@@ -5,14 +5,14 @@
 //!          └─ Drive ─► done: what was kept of that range is old                          └─ Drive, and what is kept is put over it
 //! ```
 //!
-//! A map of ranges to *records* tells which data is kept. A record is one diverted write. A write-back of a range and a write of
+//! A map of ranges to *records* shows which data is kept. A record is one diverted write. A write-back of a range and a write of
 //! that range are never on the SSD together: the later one waits.
 //!
-//! Reads are told what is kept at their start. If that goes back to the SSD meanwhile, they still get it.
+//! A read learns at its start which data is kept. If that goes back to the SSD meanwhile, they still get it.
 //!
 //! Holds: see the crate.
-//! Elsewhere: the decisions are `gate`'s; write-back is in `write_back`; flushes, and what frees a log's space, in `commit`; what a
-//! log is told of newer data on the SSD, in `list`; how a store is given up, in `failure`.
+//! Elsewhere: the decisions are `gate`'s; write-back is in `write_back`; flushes, and the release of a log's space, in `commit`; the
+//! list of newer data on the SSD, in `list`; the retirement of a store, in `failure`.
 
 mod commit;
 mod failure;
@@ -93,7 +93,7 @@ pub struct Stage {
     superseded: Ranges<u64>,
     /// Everything before this record is clean: the log's tail may go there.
     clean_before: u64,
-    /// The part of it that the log was told nothing of.
+    /// The part of it that the log does not list.
     unlisted: Ranges<u64>,
     /// Host IOs that are answered when it was.
     listing: Vec<u64>,
@@ -108,7 +108,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A stage with nothing under way. The caller has taken what was found in a log.
+    /// A stage with nothing in flight. The caller has handled the records found in a log.
     pub fn new(gate: Gate, store: Store, now: Instant) -> Stage {
         let mut stage = Stage {
             gate,
@@ -142,7 +142,7 @@ impl Stage {
         stage
     }
 
-    /// Continues with what was found in a log.
+    /// Continues with the records found in a log.
     fn take_over(&mut self, log: OpenLog) {
         self.size = log.head.size;
         let first = log.head.tail_sequence;
@@ -277,7 +277,7 @@ impl Stage {
     /// A step with this job has ended.
     pub fn on_done(&mut self, now: Instant, job: u64, is_ok: bool) {
         match self.out.end(job) {
-            // It belonged to a store that has been given up.
+            // It belonged to a store that was retired.
             None => {}
             Some(Job::Back(back)) => self.on_returned(now, job, back, is_ok),
             Some(Job::Void) => self.on_voided(now, is_ok),
@@ -294,13 +294,13 @@ impl Stage {
         self.poll(now);
     }
 
-    /// Does what is due at `now`.
+    /// Does the work that is due at `now`.
     pub fn poll(&mut self, now: Instant) {
         self.void_again(now);
         self.write_back(now);
         self.list_superseded();
         self.commit(now);
-        // A commit can be what a write-back waits for, and the other way round.
+        // A write-back can wait for a commit, and the other way round.
         self.write_back(now);
     }
 

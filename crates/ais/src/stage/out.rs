@@ -47,7 +47,7 @@ impl Out {
         std::mem::take(&mut self.notices)
     }
 
-    /// Ends the job of this number; `None` if it was given up.
+    /// Ends the job of this number; `None` if it was abandoned.
     pub(super) fn end(&mut self, job: u64) -> Option<Job> {
         self.jobs.remove(&job)
     }

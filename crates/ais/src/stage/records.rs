@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     pub(super) sequence: u64,
-    /// Whether the SSD has it, too.
+    /// Whether the data is on the SSD, too.
     pub(super) is_clean: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum RecordState {
     Dead,
 }
 
-/// All records of a stage, and the map of what they have.
+/// All records of a stage, and the map of their data.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     latest: Ranges<Kept>,
@@ -57,7 +57,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// The records that were found in a log, of which `first` is the first, and what they have.
+    /// The records found in a log, of which `first` is the first, and the map of their data.
     pub(super) fn found(found: Vec<FoundRecord>, latest: &Ranges<u64>, (first, next): (u64, u64)) -> Records {
         let mut all = Records { first, complete_before: next, ..Records::default() };
         for FoundRecord { sequence, at, length, offset } in found {
@@ -113,7 +113,7 @@ impl Records {
         self.records.is_empty()
     }
 
-    /// A record that is there.
+    /// The record with this number, which exists.
     pub(super) fn get(&self, sequence: u64) -> &Record {
         &self.records[(sequence - self.first) as usize]
     }
@@ -122,7 +122,7 @@ impl Records {
         &mut self.records[(sequence - self.first) as usize]
     }
 
-    /// A record, if it is there.
+    /// The record with this number, if it exists.
     pub(super) fn find(&self, sequence: u64) -> Option<&Record> {
         self.records.get((sequence - self.first) as usize)
     }
@@ -174,7 +174,7 @@ impl Records {
         Some(io)
     }
 
-    /// Gives up the data of a range, for newer data. Returns what there was.
+    /// Drops the data of a range, for newer data. Returns the data that was there.
     pub(super) fn remove(&mut self, out: &mut Out, start: u64, end: u64) -> Vec<Entry<Kept>> {
         let removed: Vec<Entry<Kept>> = self.latest.remove(start, end).into_iter().collect();
         removed.iter().for_each(|entry| self.drop_entry(out, *entry));
@@ -195,7 +195,7 @@ impl Records {
         clean.iter().for_each(|entry| self.forget_clean(out, entry.start, entry.end));
     }
 
-    /// Notes that the SSD has what a record has of this range. Returns these ranges.
+    /// Notes that the data of a record in this range is on the SSD. Returns these ranges.
     pub(super) fn clean(&mut self, sequence: u64, start: u64, end: u64) -> Vec<Entry<Kept>> {
         let kept = Kept { sequence, is_clean: false };
         let returned: Vec<Entry<Kept>> =

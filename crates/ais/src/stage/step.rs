@@ -26,7 +26,7 @@ pub enum Op {
 pub struct HostIo {
     /// The caller's name for it.
     pub tag: u64,
-    /// What.
+    /// The operation.
     pub op: Op,
     /// First byte on the SSD.
     pub offset: u64,
@@ -79,7 +79,7 @@ pub enum Step {
         /// Its parts that are kept.
         over: Vec<Piece>,
     },
-    /// Answer a read from what is kept. The stage has forgotten it.
+    /// Answer a read from kept data. The stage has forgotten it.
     Serve {
         /// Which.
         tag: u64,
@@ -136,7 +136,7 @@ pub enum Step {
         job: u64,
         /// First byte in the log.
         at: u64,
-        /// What.
+        /// The operation.
         bytes: Vec<u8>,
     },
 }
@@ -146,9 +146,9 @@ pub enum Step {
 pub enum Notice {
     /// The log's device fails: nothing is diverted any more, and all that is kept goes to the SSD.
     StoreFailed,
-    /// The log of a failed device was marked as given up.
+    /// The log of a failed device was marked as void.
     Voided,
-    /// It could not be: what is in it is old, and it must not be used again.
+    /// It could not be: its data is old, and it must not be used again.
     NotVoided,
     /// The SSD has refused data that was written back. It is kept, and tried again.
     NotWrittenBack,

@@ -25,7 +25,7 @@ impl Back {
 }
 
 impl Stage {
-    /// Starts what may be started.
+    /// Starts the write-backs that may start.
     pub(super) fn write_back(&mut self, now: Instant) {
         if self.retry_at.is_some_and(|at| at > now) {
             return;

@@ -1,4 +1,4 @@
-//! Builds a simulated SSD that a probe cannot tell from a device, as far as the model has parameters for it.
+//! Builds a simulated SSD that a probe cannot tell from a device, within the limits of the model's parameters.
 //!
 //! ```text
 //!  device profile ─► first guess: ssd::Profile ─► probe it ─► compare ─► turn the knobs ─┐
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each fitted quantity has one parameter of the model that moves it most: its *knob*. All knobs are turned at once, by the ratio (or for
-//! latencies, by the difference) between what is wanted and what the probe of the model found; a few rounds are enough, because each
+//! latencies, by the difference) between the wanted value and the one that the probe of the model found; a few rounds are enough, because each
 //! knob hardly moves the other quantities. The best round is kept.
 //!
 //! What the model has no parameter for is compared, but not fitted: the rate at which a buffer recovers follows from the time of a program,
@@ -33,7 +33,7 @@ const WITHOUT: &str = "dct983";
 const ROUNDS: usize = 8;
 /// Close enough to stop.
 const CLOSE: f64 = 0.02;
-/// Good enough to choose by what is not fitted.
+/// Good enough to choose by the quantities that are not fitted.
 const GOOD: f64 = 0.05;
 /// No knob is turned further at once.
 const TURN_MOST: f64 = 3.0;
@@ -119,7 +119,7 @@ pub fn imitate(device: &Profile, mut observe: impl FnMut(f64)) -> Result<Imitati
         return Err(ImitateError::Lacking(quantity.what));
     }
     let suspending = fit(device, guess(device)?, &mut observe)?;
-    // Whether reads interrupt programs decides how much writes hurt them. Nothing else tells, so both are tried.
+    // Whether reads interrupt programs decides how much writes hurt them. Nothing else shows it, so both are tried.
     let mut other = suspending.ssd.clone();
     other.flash.suspend = false;
     let other = fit(device, other, &mut observe)?;
@@ -157,7 +157,7 @@ fn fit(
     Ok(best.expect("there is a round"))
 }
 
-/// Turns a parameter: what is wanted, and what was found.
+/// Turns a parameter, by the wanted and the found value.
 type Knob = fn(&mut ssd::Profile, f64, f64);
 
 /// The parameter of each fitted quantity.

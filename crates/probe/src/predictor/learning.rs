@@ -58,7 +58,7 @@ struct Run {
     is_knee: bool,
     count: u32,
     until: Instant,
-    /// Room that was predicted at its start, less what was granted: how early or late a knee is here.
+    /// Room that was predicted at its start, less the granted room: how early or late a knee is here.
     surprise: f64,
 }
 
@@ -67,7 +67,7 @@ struct Run {
 struct Knee {
     /// Bytes that fitted more than predicted, or less if negative.
     surprise: f64,
-    /// Room that was taken away, less what was written since.
+    /// Room that was taken away, less the bytes written since.
     taken: f64,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Learning {
     fitted: BufferModel,
     run: Option<Run>,
     knee: Option<Knee>,
-    /// Room beyond the prediction: seen or granted; and what was granted last.
+    /// Room beyond the prediction: seen or granted; and the last grant.
     granted: f64,
     last_grant: f64,
     /// Since the buffer was known to be exhausted: bytes that recovered by the model, and whether it became whole by the model, or for sure.
@@ -183,7 +183,7 @@ impl Learning {
         was_exhausted
     }
 
-    /// Two cycles that agree are believed, as far as both say so.
+    /// Two cycles that agree are believed, up to the smaller surprise.
     fn on_surprise(&mut self, model: &mut BufferModel, surprise: f64) {
         let is_none = surprise.abs() <= SURPRISE_LEAST.max(SURPRISE_PART * model.size);
         let surprise = if is_none { 0.0 } else { surprise };

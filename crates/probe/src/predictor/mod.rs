@@ -42,7 +42,7 @@ impl Predictor {
         Predictor { model, used: 0.0, at: now, under_way: 0, writes: 0, writing: 0.0, learning }
     }
 
-    /// The model, with what was learnt.
+    /// The model, as corrected by observation.
     pub fn model(&self) -> &BufferModel {
         &self.model
     }

@@ -1,4 +1,4 @@
-//! Whether a profile can be what a probe wrote.
+//! Check that a profile can come from a probe.
 
 use super::{Profile, ProfileError};
 

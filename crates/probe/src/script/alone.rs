@@ -1,7 +1,7 @@
-//! Rates that the device gives each kind of IO alone, by size and queue depth; and what an IO of each size costs.
+//! Rates that the device gives each kind of IO alone, by size and queue depth; and the cost of an IO of each size.
 //!
 //! The cost of an IO is the device time that it takes when the device is saturated: one second over the highest IOPS of any depth.
-//! Writes are measured with a write buffer that has room; `degraded` has what they take when it is exhausted.
+//! Writes are measured with a write buffer that has room; `degraded` has their times when it is exhausted.
 
 use super::buffer::Found;
 use super::{Asker, Stop, closed};
@@ -20,7 +20,7 @@ const CELL_WRITES_LEAST: u64 = 64 << 20;
 const FASTER_MOST: f64 = 1.5;
 /// With a write buffer, at most this part of it.
 const CELL_PART: u64 = 4;
-/// Gimbal's lower latency threshold on its SSD is about three times what a lone 4 KiB read takes, and the upper one six times that.
+/// Gimbal's lower latency threshold on its SSD is about three times the latency of a lone 4 KiB read, and the upper one six times that.
 const THRESH_MIN_READS: f64 = 3.0;
 const THRESH_MAX_MINS: f64 = 6.0;
 

@@ -15,7 +15,7 @@ const SETTLE_NS: [u64; 2] = [2_000_000_000, 30_000_000_000];
 /// The search may take this part of the time and of the writes that the buffer may take.
 const SEARCH_TIME_PERCENT: u64 = 45;
 const SEARCH_WRITES_PERCENT: u64 = 30;
-/// A drive whose writes become slower by less has no buffer that matters.
+/// Least slowdown of writes that counts as a buffer; a smaller one does not matter.
 const CONTRAST_MIN: f64 = 1.5;
 /// Writes after exhaustion, for the rate that lasts.
 const STEADY_NS: [u64; 2] = [1_000_000_000, 10_000_000_000];
@@ -107,7 +107,7 @@ pub(super) fn find(asker: &mut Asker<'_>) -> Result<Found, Stop> {
             None
         }
     };
-    // Of what is written at full rate, this share stays in the buffer.
+    // This share of the bytes written at full rate stays in the buffer.
     let share = 1.0 - drain.unwrap_or(0.0) / knee.fast;
     found.buffer = Some(BufferTable {
         size_mib: round(knee.bytes * share / MIB as f64, 1),
@@ -134,7 +134,7 @@ pub(super) fn find(asker: &mut Asker<'_>) -> Result<Found, Stop> {
 
 /// Bytes per second that leave the buffer while writes come, or `None` if that was not measured.
 fn drain_under_load(asker: &mut Asker<'_>, knee: &Knee, full_ns: u64) -> Result<Option<f64>, Stop> {
-    // Half of the way down to what the device keeps up with.
+    // Half of the way down to the rate that the device keeps up with.
     let paced = (knee.fast + knee.slow) / 2.0;
     let most = PACED_MOST * knee.bytes as u64;
     let seconds = most as f64 / paced;
@@ -160,7 +160,7 @@ fn drain_under_load(asker: &mut Asker<'_>, knee: &Knee, full_ns: u64) -> Result<
     Ok(Some((1.0 - ratio) / (1.0 / paced - ratio / knee.fast)))
 }
 
-/// Latency of writes, of reads during writes and of reads of what was just written, with room in the buffer and without.
+/// Latency of writes, of reads during writes and of reads of new data, with room in the buffer and without.
 fn degraded(asker: &mut Asker<'_>, knee: &Knee, full_ns: Option<u64>) -> Result<Vec<DegradedLatency>, Stop> {
     let Some(full_ns) = full_ns else { return Ok(Vec::new()) };
     let writer = || closed(1000, Pattern::Sequential, FILL_BYTES, 8);

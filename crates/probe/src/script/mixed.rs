@@ -8,7 +8,7 @@ use crate::task::{ActResult, Arrival, Load, Pattern, Stream};
 
 const SHARES: [u32; 5] = [0, 100, 250, 500, 1000];
 const SHARES_THOROUGH: [u32; 7] = [0, 50, 100, 250, 500, 750, 1000];
-/// Loads in per cent of what the device does at most.
+/// Loads in per cent of the device's maximum.
 const LOADS: [u64; 5] = [10, 30, 50, 70, 90];
 const LOADS_THOROUGH: [u64; 11] = [5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95];
 const SATURATING_DEPTH: u32 = 128;

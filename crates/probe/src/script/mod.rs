@@ -1,4 +1,4 @@
-//! The script: what is asked of the device, in which order, and what the answers mean.
+//! The script: the questions to the device, their order, and the meaning of the answers.
 //!
 //! ```text
 //!  reads alone ─► write buffer: search ─► recovery by idleness ─► drain under load ─► reads during recovery ─► latency when exhausted
@@ -8,7 +8,7 @@
 //! It reads like a program that waits for each answer. In fact it runs from its start each time: [`Asker::ask`] returns the answer
 //! from the journal, or ends the run with the question. So it must depend on nothing but the configuration and the journal.
 //!
-//! The two limits (`Config`) are kept by the prober, which cuts an act down to what is left. The script plans so that this is not needed:
+//! The two limits (`Config`) are kept by the prober, which cuts an act down to the rest of them. The script plans so that this is not needed:
 //! what does not fit is left out, and the profile has a note.
 
 mod alone;
@@ -27,7 +27,7 @@ const FILL_BYTES: u32 = 128 << 10;
 const FILL_DEPTH: u32 = 32;
 /// The share of the time that the write buffer may take. The rest is for everything else.
 const BUFFER_TIME_PERCENT: u64 = 65;
-/// The share of what may be written that the write buffer may take.
+/// The share of the write limit that the write buffer may take.
 const BUFFER_WRITES_PERCENT: u64 = 80;
 
 /// A rest must fit this often into the time that is left.

@@ -159,7 +159,7 @@ fn trial_with(asker: &mut Asker<'_>, knee: &Knee, title: String, pause: Act) -> 
     Ok(Some(knee.fast_bytes(fill_of(&results[2]))))
 }
 
-/// The table of the profile. `share`: of what is written at full rate, this share stays in the buffer.
+/// The table of the profile. `share`: the part of the bytes written at full rate that stays in the buffer.
 pub(super) fn table(
     asker: &mut Asker<'_>,
     knee: &Knee,

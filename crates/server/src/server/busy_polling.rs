@@ -12,7 +12,7 @@ use units::Nanos;
 /// Longer than a host on the same machine or the next switch needs to react to an answer, and about the cost of two sleeps.
 const DEFAULT: Nanos = Nanos::micros(50);
 
-/// How long each of `pipelines` pipelines polls: `asked`, if it is configured.
+/// The polling time of each of `pipelines` pipelines: `asked`, if it is configured.
 pub(super) fn time(asked: Option<Nanos>, pipelines: usize) -> Nanos {
     asked.unwrap_or(if pipelines <= processors() { DEFAULT } else { Nanos::ZERO })
 }

@@ -15,11 +15,11 @@ pub struct Change {
     pub name: String,
     /// Its former value, for people; `None` if it is new.
     pub from: Option<String>,
-    /// Its present value; `None` if it is gone.
+    /// Its present value; `None` if it was removed.
     pub to: Option<String>,
 }
 
-/// What can change.
+/// A setting that can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// An address that the target listens on.

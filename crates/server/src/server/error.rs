@@ -57,7 +57,7 @@ pub enum StartError {
     Thread(io::Error),
 }
 
-/// What to do about an address that cannot be listened on.
+/// Advice for an address that cannot be listened on.
 fn listen_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => "; is another target running there? (ss -ltnp says who listens)",

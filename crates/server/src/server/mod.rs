@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   start:    check ─► start the acceptor ─► provision everything else ─► listen
-//!   reload:   check ─► remove what is gone ─► provision what is new                        (`reload`)
+//!   reload:   check ─► remove old things ─► provision new things                           (`reload`)
 //!   shutdown: the acceptor drains ─► pipelines answer their commands ─► flush ─► close     (within a time limit)
 //! ```
 //!
-//! A start provisions everything, a reload only what is new. So both lead to the same target.
+//! A start provisions everything, a reload only new things. So both lead to the same target.
 //!
-//! Elsewhere: `thread` is one thread, `topology` is what runs, `provisioning` brings up what is new, `reload` removes what is gone, `wipe`
+//! Elsewhere: `thread` is one thread, `topology` is the running parts, `provisioning` brings up new things, `reload` removes old ones, `wipe`
 //! erases removed blocks, `remote` is what other threads can do meanwhile, `change` lists the differences of two configurations.
 
 mod busy_polling;
@@ -80,7 +80,7 @@ impl Server {
     /// Starts a target. When this returns, it accepts connections.
     ///
     /// # Errors
-    /// The error says what is wrong and what to do. Nothing is left running.
+    /// The error names the problem and its remedy. Nothing is left running.
     pub fn start(config: Config) -> Result<ServerHandle, StartError> {
         config.judge().map_err(StartError::Config)?;
         config.warnings().iter().for_each(|warning| warn!("{warning}"));
@@ -116,7 +116,7 @@ impl Server {
     }
 }
 
-/// Raises the limit of open files to what the configured connections need. Logs a warning if that is not possible.
+/// Raises the limit of open files to the number that the configured connections need. Logs a warning if that is not possible.
 fn provide_descriptors(config: &Config) {
     let limits = &config.limits;
     let connections = [limits.connections, limits.connections_waiting, limits.discovery_connections];
@@ -163,7 +163,7 @@ pub struct ServerHandle {
     config: Config,
     addresses: Vec<SocketAddr>,
     topology: Topology,
-    /// What was removed and still has IOs in progress.
+    /// The removed subsystem or namespace that still has IOs in flight.
     unfinished: Vec<Unfinished>,
     /// Removed blocks that have to be erased.
     wipes: Wipes,
@@ -200,7 +200,7 @@ impl ServerHandle {
         self.remote.stats(STATS_GRACE)
     }
 
-    /// What other threads can do with the target while this handle is busy.
+    /// Operations on the target from other threads while this handle is busy.
     pub fn remote(&self) -> Remote {
         self.remote.clone()
     }
@@ -222,7 +222,7 @@ impl ServerHandle {
         Ok(())
     }
 
-    /// Ends the target: stops accepting, answers all commands, flushes the devices, closes the connections. What is not done within
+    /// Ends the target: stops accepting, answers all commands, flushes the devices, closes the connections. Anything not done within
     /// `limit` is abandoned.
     pub fn shutdown(mut self, limit: Duration) -> Shutdown {
         let deadline = Instant::now() + limit;

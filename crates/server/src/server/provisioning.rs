@@ -1,8 +1,8 @@
-//! Brings up what is new: when a target starts, and when its configuration changes.
+//! Brings up new things: when a target starts, and when its configuration changes.
 //!
 //! ```text
 //!   prepare: devices opened ─► schedulers made ─► addresses bound ─► subsystems made ─► threads started     may fail
-//!   commit:  threads are told of each other ─► subsystems, namespaces ─► the acceptor lets hosts connect       cannot fail
+//!   commit:  threads learn of each other ─► subsystems, namespaces ─► the acceptor lets hosts connect       cannot fail
 //! ```
 //!
 //! `prepare` changes nothing that runs. A provisioning that is dropped after `prepare` leaves nothing behind.
@@ -41,12 +41,12 @@ use tracing::{error, info, warn};
 /// Everything that is new, prepared for `commit`.
 pub(super) struct Provisioning {
     ssds: Vec<(usize, Ssd)>,
-    /// SSDs whose size or write protection has changed.
+    /// SSDs with a changed size or write protection.
     facts: Vec<(usize, Facts)>,
     policies: Vec<(usize, Box<dyn Policy>)>,
     subsystems: Vec<(usize, Served, Home)>,
     namespaces: Vec<NewNamespace>,
-    /// Namespaces whose size has changed.
+    /// Namespaces with a changed size.
     pub(super) resized: Vec<Resized>,
     /// Namespaces that become read-only, or writable again.
     protected: Vec<Protected>,
@@ -69,7 +69,7 @@ struct NewNamespace {
     config: NamespaceConfig,
 }
 
-/// A namespace whose size has changed.
+/// A namespace with a changed size.
 pub(super) struct Resized {
     pub(super) subsystem: usize,
     pub(super) home: usize,
@@ -241,7 +241,7 @@ impl Provisioning {
                 topology.change_ssd(slot, Change::Peer { slot: other, mailbox: theirs });
                 topology.change_ssd(other, Change::Peer { slot, mailbox: Some(mailbox.clone()) });
             }
-            // The new pipeline is told of the pipelines in lower slots.
+            // The new pipeline learns of the pipelines in lower slots.
             topology.change_ssd(slot, Change::Peer { slot, mailbox: Some(mailbox) });
         }
         // A pipeline must know the tenants before another pipeline sends it their IOs.
@@ -371,7 +371,7 @@ fn bind_new(topology: &Topology, config: &Config) -> Result<Vec<(Listening, TcpL
     Ok(bound)
 }
 
-/// The scheduler of a device, which is told what is known of the device.
+/// The scheduler of a device, set up with all that is known of the device.
 fn policy_of(topology: &Topology, device: &DeviceConfig) -> Result<Box<dyn Policy>, StartError> {
     let kept = match (device.scheduler.policy.learns, topology.keeper(), lasting_name(&device.kind)) {
         (true, Some(keeper), Some(ssd)) => keeper.load_learnt(ssd).unwrap_or_else(|error| {

@@ -1,13 +1,13 @@
 //! Changes the configuration while the target runs.
 //!
 //! ```text
-//!   check ─► may it change live? ─► prepare what is new ─► remove what is gone ─► erase it ─► commit what is new
+//!   check ─► may it change live? ─► prepare new things ─► remove old ones ─► erase them ─► commit new ones
 //!   └────────── an error here changes nothing ──────────┘   └ waits for its IOs    └ if configured (`wipe`)
 //! ```
 //!
-//! What is gone is removed first, because the same reload may give its blocks, its name or its address to something new. So a removal
+//! Old things are removed first, because the same reload may give its blocks, its name or its address to something new. So a removal
 //! waits for outstanding IOs, within a time limit. IOs that have not reached a device fail at once. If a device hangs and its IOs do not
-//! end, hosts no longer see what was removed, what is new is not there yet, and the next reload continues from there.
+//! end, hosts no longer see the removed things, the new ones are not there yet, and the next reload continues from there.
 //!
 //! Holds: a refused configuration changes nothing (`a_refused_configuration_changes_nothing` in `tests/reload.rs`);
 //!        no IO of a removed namespace reaches its blocks later (`blocks_change_hands_without_a_stray_write` there).
@@ -37,18 +37,18 @@ pub enum ReloadError {
     /// Something new cannot be prepared. Nothing has changed.
     #[error("{0}")]
     New(StartError),
-    /// IOs to what was removed do not end. The old things are removed; the new ones are not there yet.
+    /// IOs to removed things do not end. The old things are removed; the new ones are not there yet.
     #[error(
         "{what} was removed, but its IOs have not ended within {waited:?}; nothing new was added: look at the device, then reload \
          again"
     )]
     Stuck {
-        /// What the IOs belong to.
+        /// The owner of the IOs.
         what: String,
         /// The time limit.
         waited: Duration,
     },
-    /// Blocks of what was removed could not be erased, or not yet. The old things are removed; the new ones are not there yet.
+    /// Blocks of removed things could not be erased, or not yet. The old things are removed; the new ones are not there yet.
     #[error(
         "the blocks of {what} are not erased, although wipe_on_remove is set ({why}), so {needed_by}, and nothing new was added: look at \
          the log and at the device, then reload again"
@@ -58,7 +58,7 @@ pub enum ReloadError {
         what: String,
         /// Why they are not erased.
         why: String,
-        /// What needs the blocks.
+        /// The new user of the blocks.
         needed_by: String,
     },
     /// The target was stopped at once ([`Remote::stop`](super::Remote::stop)) meanwhile: nothing is served any more.
@@ -76,7 +76,7 @@ pub(super) struct Unfinished {
 }
 
 impl ServerHandle {
-    /// Changes the configuration. Connections stay, except those to what is removed. When this returns, what was removed has no
+    /// Changes the configuration. Connections stay, except those to removed things. When this returns, these have no
     /// outstanding IOs. The wait for that takes at most `limit`.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl ServerHandle {
             }
         }
         topology.listeners.retain(|listening| addresses.contains(&listening.address));
-        // After this, no hand-over to what is removed is still in progress.
+        // After this, no hand-over to a removed subsystem is still in progress.
         topology.await_acceptor();
         for (slot, home, hosts) in &provisioning.hosts {
             topology.change_ssd(*home, PipelineChange::Hosts { slot: *slot, hosts: hosts.clone() });
@@ -178,7 +178,7 @@ impl ServerHandle {
         Ok(())
     }
 
-    /// Waits for the IOs of what was removed. The error says what they belong to.
+    /// Waits for the IOs of removed things. The error names their owner.
     fn await_unfinished(&mut self, deadline: Instant) -> Result<(), String> {
         while let Some(Unfinished { what, done }) = self.unfinished.last() {
             // If the channel is closed, the pipeline has ended and has no IOs.
@@ -238,7 +238,7 @@ impl ServerHandle {
     }
 }
 
-/// What both configurations have, with the values of `new`, and all devices of `old`.
+/// The parts that both configurations have, with the values of `new`, and all devices of `old`.
 fn kept(old: &Config, new: &Config) -> Config {
     let mut kept = old.clone();
     // An address without a port may be listed more than once.

@@ -1,7 +1,7 @@
-//! What any thread can do with a running target, whatever its owner does meanwhile: look at it, and stop it at once.
+//! Operations on a running target from any thread, whatever its owner does meanwhile: look at it, and stop it at once.
 //!
 //! The owner of the [`ServerHandle`](super::ServerHandle) may wait for a device for as long as a reload is allowed to. So who wants to look asks the threads
-//! of the SSDs themselves, within a limit. One that does not answer is reported with what it said last, and has at most one question waiting.
+//! of the SSDs themselves, within a limit. One that does not answer is reported with its last answer, and has at most one question waiting.
 //!
 //! Holds: statistics come within the limit while a reload waits for a device that hangs (`statistics_come_while_a_reload_waits_for_a_device` in
 //!        `tests/reload.rs`); a thread that does not answer is named, with its last numbers, and is asked once (`a_silent_thread_is_named_and_asked_once`).

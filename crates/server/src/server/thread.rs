@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, warn};
 use units::Nanos;
 
-/// How long to wait for the end of a thread. A thread whose device hangs in the kernel never ends.
+/// Maximum wait for the end of a thread. A thread whose device hangs in the kernel never ends.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// A thread that runs.
@@ -27,7 +27,7 @@ pub(super) struct Thread<M> {
     handle: Option<JoinHandle<()>>,
 }
 
-/// What a new thread runs with.
+/// The environment of a new thread.
 pub(super) struct ThreadParts<M> {
     /// Its reactor.
     pub(super) reactor: Reactor,
@@ -92,7 +92,7 @@ impl<M: Send + 'static> Thread<M> {
         }
     }
 
-    /// Waits for the end of the thread. It was told to end.
+    /// Waits for the end of the thread. It was asked to end.
     pub(super) fn join(&mut self) {
         let Some(handle) = self.handle.take() else { return };
         let deadline = Instant::now() + STOP_GRACE;

@@ -1,4 +1,4 @@
-//! What runs: the acceptor, a thread for each SSD, threads for connections, and the SSD of each subsystem.
+//! The running parts: the acceptor, a thread for each SSD, threads for connections, and the SSD of each subsystem.
 //!
 //! Slots are small numbers by which threads refer to each other, and to subsystems. A slot is reused when nothing refers to its former
 //! owner any more.
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 use units::Bytes;
 
-/// How long to wait for a pipeline to make a change. It takes a moment, unless the device hangs in the kernel.
+/// Maximum wait for a pipeline to make a change. It takes a moment, unless the device hangs in the kernel.
 const CHANGE_GRACE: Duration = Duration::from_secs(10);
 
 /// Everything that runs.
@@ -57,7 +57,7 @@ pub(super) struct Other {
 /// A subsystem that is served.
 pub(super) struct Served {
     pub(super) nqn: String,
-    /// The slot of the SSD whose thread serves it.
+    /// The slot of the SSD on the thread that serves it.
     pub(super) home: usize,
 }
 
@@ -147,7 +147,7 @@ impl Topology {
         config.subsystems.iter().filter_map(route).collect()
     }
 
-    /// Waits for the end of all threads. They were told to end.
+    /// Waits for the end of all threads. They were asked to end.
     pub(super) fn join(&mut self) {
         self.acceptor.join();
         self.ssds.iter_mut().flatten().for_each(|ssd| ssd.thread.join());
@@ -161,7 +161,7 @@ impl Topology {
         }
     }
 
-    /// Tells the threads without an SSD that a pipeline was started, or has ended.
+    /// Informs the threads without an SSD that a pipeline was started, or has ended.
     pub(super) fn introduce(&self, slot: usize, mailbox: Option<&Mailbox<ToPipeline>>) {
         self.change_others(|| message::Change::Pipeline { slot, mailbox: mailbox.cloned() });
     }

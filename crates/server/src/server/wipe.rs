@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A wipe is remembered until it is done. Until then no namespace gets any of its blocks. A failed wipe starts again at the next
-//! reload. The memory of wipes ends with the process: `docs/operations.md` says what that means.
+//! reload. The memory of wipes ends with the process: `docs/operations.md` describes the consequences.
 //!
 //! Holds: a wipe starts when no IO of the old owner can arrive any more (`a_late_write_of_the_old_owner_is_erased_too` in
 //!        `tests/wipe.rs`); blocks that could not be erased are not served (`blocks_that_cannot_be_erased_are_not_served` there).

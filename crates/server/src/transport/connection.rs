@@ -120,7 +120,7 @@ impl Connection {
         Connection { delivered: 1, ..Connection::new(now, token, peer, transport, account) }
     }
 
-    /// Parses bytes that have arrived. Adds what they mean to `events`.
+    /// Parses bytes that have arrived. Adds the resulting events to `events`.
     pub(crate) fn receive(
         &mut self,
         now: Instant,
@@ -142,7 +142,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what has arrived: the rest of a payload straight to where it belongs, the rest by way of `scratch`.
+    /// Reads the bytes that have arrived: the rest of a payload straight to where it belongs, the rest by way of `scratch`.
     pub(crate) fn read(
         &mut self,
         now: Instant,
@@ -313,7 +313,7 @@ impl Connection {
         self.transport.transmit_pending() > 0
     }
 
-    /// Answers a host that begins with TLS: this target has none. Nothing else was received or sent.
+    /// Refuses a host that begins with TLS: this target has none. Nothing else was received or sent.
     pub(crate) fn refuse_tls(&mut self, now: Instant, reactor: &mut Reactor) {
         self.end();
         let Some(mut batch) = self.batch.take() else { return };
@@ -343,7 +343,7 @@ impl Connection {
         }
     }
 
-    /// Answers a command with `status` if it waits for its data, or for memory.
+    /// Completes a command with `status` if it waits for its data, or for memory.
     pub(crate) fn cancel(&mut self, cid: u16, status: Status, intakes: &mut Intakes) -> Cancel {
         let cancel = self.transport.cancel(cid, status);
         self.take_discarded(intakes);
@@ -359,7 +359,7 @@ impl Connection {
         });
     }
 
-    /// Answers a command.
+    /// Completes a command.
     pub(crate) fn reply(&mut self, cqe: Cqe) {
         self.delivered -= 1;
         self.transport.reply(cqe);
@@ -372,19 +372,19 @@ impl Connection {
         }
     }
 
-    /// Answers a command with data.
+    /// Completes a command with data.
     pub(crate) fn reply_with_data(&mut self, cqe: Cqe, payload: Payload, length: u32) {
         self.delivered -= 1;
         self.transport.reply_with_data(cqe, payload, length);
     }
 
-    /// Answers a command with data of the controller: `length` bytes, of which `page` holds all but the zeroes at the end.
+    /// Completes a command with data of the controller: `length` bytes, of which `page` holds all but the zeroes at the end.
     pub(crate) fn reply_with_page(&mut self, cqe: Cqe, page: Vec<u8>, mut permit: Permit, length: u32) {
         permit.shrink_to(page.capacity() as u64);
         self.reply_with_data(cqe, Payload::Page(page, permit), length);
     }
 
-    /// Gives what waits to be sent to the reactor, unless a batch is in flight already.
+    /// Gives the bytes to send to the reactor, unless a batch is in flight already.
     pub(crate) fn flush(&mut self, now: Instant, reactor: &mut Reactor) {
         if !self.has_to_send() {
             return;
@@ -398,7 +398,7 @@ impl Connection {
     fn send(&mut self, now: Instant, batch: SendBatch, reactor: &mut Reactor) {
         match reactor.send(self.token, batch) {
             Ok(()) => self.sending_since = Some(now),
-            // The connection is gone. The receiving side reports that.
+            // The connection is closed. The receiving side reports that.
             Err(refused) => self.batch = Some(refused.item),
         }
     }
@@ -444,7 +444,7 @@ impl Connection {
         !self.has_to_send() && self.batch.is_some()
     }
 
-    /// How long the host has been late: to read replies, or to send data that it announced.
+    /// The time by which the host is late: to read replies, or to send data that it announced.
     pub(crate) fn stalled_for(&self, now: Instant) -> Nanos {
         let unread = self.sending_since.map_or(Nanos::ZERO, |since| now.saturating_since(since));
         let is_awaited = self.awaits_data() && !self.paused;
@@ -452,7 +452,7 @@ impl Connection {
         unread.max(unsent)
     }
 
-    /// The target did not run for so long: that is not the host's time.
+    /// Excludes a time in which the target did not run: that is not the host's time.
     pub(crate) fn extend(&mut self, by: Nanos) {
         self.progressed_at += by;
         self.sending_since = self.sending_since.map(|since| since + by);
@@ -471,7 +471,7 @@ impl Connection {
         Instant(now.0.saturating_sub(unread.get()))
     }
 
-    /// How long the data of one write has been awaited: since the R2T, without the time in which the host could not send.
+    /// The time for which the data of one write has been awaited: since the R2T, without the time in which the host could not send.
     pub(crate) fn transfer_awaited_for(&self, now: Instant) -> Nanos {
         let since = self.transport.awaited_since();
         since.map_or(Nanos::ZERO, |since| self.readable_time(now).saturating_since(since))

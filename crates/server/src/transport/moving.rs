@@ -1,6 +1,6 @@
 //! A connection on its way from one thread to another.
 //!
-//! It belongs to no reactor meanwhile. It takes along what was received and not parsed.
+//! It belongs to no reactor meanwhile. It takes along the bytes that were received and not parsed.
 
 use super::Connection;
 use crate::account::ConnectionAccount;

@@ -1,4 +1,4 @@
-//! The first byte of a connection: before it, nobody knows which protocol the host speaks.
+//! The first byte of a connection: before it, the host's protocol is unknown.
 //!
 //! | first byte | protocol                                                       |
 //! |------------|----------------------------------------------------------------|
@@ -21,7 +21,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// The protocol whose first bytes these are; `None` if there are none yet.
+    /// The protocol that begins with these bytes; `None` if there are none yet.
     pub(crate) fn of(bytes: &[u8]) -> Option<Protocol> {
         match bytes.first()? {
             &TLS_HANDSHAKE => Some(Protocol::Tls),

@@ -23,7 +23,7 @@ impl Sorted {
 enum Step {
     /// Insert an event of this kind, at this delay after the last popped event.
     Push(u32, u64),
-    /// Pop what is due within this delay after the last popped event.
+    /// Pop the events due within this delay after the last popped event.
     Pop(u64),
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a profile, in terms that tell the user how to correct it.
+//! Errors in a profile, in terms that show the user how to correct it.
 
 use super::Profile;
 use std::io;
@@ -17,7 +17,7 @@ pub enum ProfileError {
     Unreadable {
         /// Its path.
         origin: String,
-        /// What the system said.
+        /// The message of the system.
         source: io::Error,
     },
     /// The text is not TOML, lacks a field, or has an unknown one.
@@ -51,7 +51,7 @@ pub enum ProfileError {
         origin: String,
         /// The fields and the violated relation.
         broken: String,
-        /// What to change.
+        /// The necessary change.
         advice: &'static str,
     },
 }

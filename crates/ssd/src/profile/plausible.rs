@@ -1,7 +1,7 @@
-//! SSDs that could be the one of the Gimbal paper: a DCT983 with what nobody knows of it drawn at random.
+//! SSDs that could be the one of the Gimbal paper: a DCT983 with its unknown properties drawn at random.
 //!
-//! What its data sheet or the paper's figures fix is as in set A (`dct983`): geometry, link, firmware, senses. What was only fitted or assumed is
-//! drawn from a range that drives of its class have: how programs are suspended for reads, what the controller's memory does, spare area, buffer,
+//! Properties that its data sheet or the paper's figures fix are as in set A (`dct983`): geometry, link, firmware, senses. Those only fitted or assumed are
+//! drawn from a range that drives of its class have: how programs are suspended for reads, effects of the controller's memory, spare area, buffer,
 //! program time, jitter. So a result that hangs on one of these is seen to hang on it. Not every such drive meets all facts
 //! (`cargo run --release -p ssd --example facts -- plausible 60`).
 //!

@@ -1,7 +1,7 @@
-//! Random SSDs: drives of known classes, drawn from one seed, for judging schedulers on SSDs that nobody tuned them for.
+//! Random SSDs: drives of known classes, drawn from one seed, for judging schedulers on SSDs for which they were not tuned.
 //!
 //! Every value lies in the range that drives of its class have; the capacity and the block are scaled down, so that such a drive is made
-//! within a tenth of a second. The `[switch]` table is what a data sheet and a minute with a calculator give: a scheduler that needs
+//! within a tenth of a second. The `[switch]` table holds the results of a data sheet and a minute with a calculator: a scheduler that needs
 //! constants gets those, not measured ones.
 //!
 //! | class | like | reads at most | senses | programs | suspends |
@@ -36,7 +36,7 @@ enum Class {
 }
 
 impl Class {
-    /// How often each is drawn, of a hundred.
+    /// Weight of each in the draw, of a hundred.
     const DRAWN: [(Class, u32); 6] = [
         (Class::Sata, 15),
         (Class::Gen3, 30),
@@ -95,9 +95,9 @@ const PAGE: u64 = 16 << 10;
 /// The block of a real drive in program units, of which a real erase takes as long as it is drawn.
 const REAL_UNITS_PER_BLOCK: u64 = 250;
 const UNITS_PER_BLOCK: u64 = 8;
-/// The spare area holds so many blocks of every die at least: one is kept free, one is collected, and the rest is rounding.
+/// Minimum of spare blocks on every die: one is kept free, one is collected, and the rest is rounding.
 const SPARE_BLOCKS: u64 = 3;
-/// For so long a clean drive can be written at full speed before it must collect.
+/// Time for which a clean drive can be written at full speed before it must collect.
 const WRITTEN_CLEAN_SECS: u64 = 12;
 
 impl Profile {
@@ -267,7 +267,7 @@ fn draw(class: Class, seed: u64, dice: &mut Dice) -> Profile {
     profile
 }
 
-/// What a data sheet says of such a drive, as constants of a scheduler.
+/// The data sheet's figures of such a drive, as constants of a scheduler.
 fn data_sheet(profile: &Profile, flash_write: u64) -> SwitchProfile {
     let dies = u64::from(profile.geometry.channels * profile.geometry.dies_per_channel);
     let sense = u64::from(profile.flash.sense[profile.flash.sense.len() / 2]);

@@ -217,7 +217,7 @@ pub struct VariationProfile {
     pub housekeeping_gap: Nanos,
 }
 
-/// `[switch]`: what a scheduler for this device must know about it.
+/// `[switch]`: facts about this device that a scheduler for it must know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchProfile {

@@ -123,7 +123,7 @@ fn a_memory_that_moves_nothing_is_refused() {
     assert!(message.contains("memory.write_mb_per_s is 0"), "{message}");
 }
 
-/// What `gimbal lab calibrate --profile ./mine.toml` and the others show.
+/// The output of `gimbal lab calibrate --profile ./mine.toml` and the others.
 #[test]
 fn a_profile_in_a_file_is_called_as_its_file() {
     let folder = std::env::temp_dir().join(format!("gimbal-profile-{}", std::process::id()));
