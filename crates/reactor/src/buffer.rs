@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One heap allocation of a power-of-two size, aligned for O_DIRECT, zeroed when it was made.
 ///
-/// What is known of it is on the heap too, so a buffer that passes through many hands is two words.
+/// The knowledge of it is on the heap too, so a buffer that passes through many hands is two words.
 pub(crate) struct Memory(Box<Allocation>);
 
 struct Allocation {
@@ -43,7 +43,7 @@ impl Memory {
         self.0.start
     }
 
-    /// What lives as long as the memory.
+    /// The token that lives as long as the memory.
     pub(crate) fn life(&self) -> &Arc<()> {
         &self.0.life
     }
@@ -94,7 +94,7 @@ pub struct IoBuffer {
 }
 
 impl IoBuffer {
-    /// What every buffer's address is a multiple of: a page, which suits every block size O_DIRECT knows.
+    /// The alignment of every buffer's address: a page, which suits every block size O_DIRECT knows.
     pub const ALIGNMENT: usize = 4096;
 
     pub(crate) fn new(memory: Memory, length: usize) -> IoBuffer {
@@ -102,7 +102,7 @@ impl IoBuffer {
         IoBuffer { memory: Some(memory), length }
     }
 
-    /// Bytes in the buffer: what was asked of the pool.
+    /// Bytes in the buffer: as many as were requested from the pool.
     pub fn len(&self) -> usize {
         self.length
     }

@@ -1,11 +1,11 @@
-//! How many descriptors the process may have.
+//! The limit of the process's descriptors.
 //!
 //! Every connection is one. The soft limit is 1024 on most systems, for the sake of programs that use `select`; what the system
 //! grants is the hard limit, and a process may raise the one to the other by itself.
 
 use std::io;
 
-/// Raises the soft limit to `wanted` descriptors, or as far as the hard limit goes; a limit that is high enough stays. The
+/// Raises the soft limit to `wanted` descriptors, or to the hard limit; a limit that is high enough stays. The
 /// answer is the limit in force. The ring of a reactor remembers the limit of the moment at which it begins to accept, so this
 /// comes first.
 ///

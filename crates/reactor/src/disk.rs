@@ -8,7 +8,7 @@ use crate::{Event, IoBuffer, Token};
 use std::io;
 use std::ops::Range;
 
-/// How a file, block device or namespace is read and written.
+/// The way to read and write a file, block device or namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskAccess {
     /// As a file.
@@ -49,7 +49,7 @@ pub enum DiskOp {
         /// Done only when it would survive a power failure (`RWF_DSYNC`, a forced unit access).
         durable: bool,
     },
-    /// Makes all completed writes survive a power failure, and what is needed to read them back.
+    /// Makes all completed writes survive a power failure, and the metadata needed to read them back.
     Fdatasync,
     /// As `Fdatasync`, with all of the file's metadata.
     Fsync,
@@ -58,14 +58,14 @@ pub enum DiskOp {
     Discard {
         /// Where in the file.
         offset: u64,
-        /// How much.
+        /// Length in bytes.
         length: u64,
     },
     /// Makes the range read as zeros, with its space still allocated.
     WriteZeroes {
         /// Where in the file.
         offset: u64,
-        /// How much.
+        /// Length in bytes.
         length: u64,
     },
 }
@@ -127,7 +127,7 @@ pub(crate) enum Step {
     WriteZeroes { offset: u64, length: u64 },
 }
 
-/// The most that one step may cover, of each kind. The kernel cuts what is longer by itself, a device that gets commands does not.
+/// The most that one step may cover, of each kind. The kernel cuts longer ones by itself, a device that gets commands does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pieces {
     pub(crate) data: u64,
@@ -159,7 +159,7 @@ impl Transfer {
         self.op.buffer()
     }
 
-    /// How much the next step covers.
+    /// Length of the next step.
     fn piece(&self) -> u64 {
         let most = match self.op {
             DiskOp::Read { .. } | DiskOp::Write { .. } => self.pieces.data,
@@ -195,7 +195,7 @@ impl Transfer {
         }
     }
 
-    /// Notes what the kernel answered to the last step; returns the operation's result if that is the end of it. Only reads and writes
+    /// Notes the kernel's result of the last step; returns the operation's result if that is the end of it. Only reads and writes
     /// are ever done in part.
     pub(crate) fn on_step(&mut self, result: io::Result<usize>) -> Option<io::Result<()>> {
         let piece = self.piece();
@@ -218,7 +218,7 @@ impl Transfer {
     }
 }
 
-/// Whose transfer it is.
+/// The owner of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner {
     pub(crate) file: Token,

@@ -1,4 +1,4 @@
-//! What a backend does for the reactor.
+//! The interface between the reactor and a backend.
 
 use crate::disk::Owner;
 use crate::event::Events;

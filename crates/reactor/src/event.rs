@@ -1,4 +1,4 @@
-//! What a reactor reports, and the queue it waits in.
+//! The events that a reactor reports, and the queue that they wait in.
 
 use crate::{IoBuffer, RecvBuffer, SendBatch, Token};
 use std::collections::VecDeque;
@@ -88,7 +88,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The token whose event this is.
+    /// The token that the event belongs to.
     pub fn token(&self) -> Option<Token> {
         match *self {
             Event::Accepted { listener: token, .. }
@@ -134,7 +134,7 @@ impl Events {
         self.queue.retain(|event| event.token() != Some(token));
     }
 
-    /// Takes out what was received on a socket, in order.
+    /// Takes out the received data of a socket, in order.
     pub(crate) fn withdraw_inbound(&mut self, token: Token) -> VecDeque<Event> {
         let is_wanted = |event: &Event| event.is_inbound() && event.token() == Some(token);
         if !self.queue.iter().any(is_wanted) {

@@ -34,7 +34,7 @@ impl Bell {
 /// locks make it hours.
 pub(crate) fn explore(preemptions: usize, world: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    // What the builder begins with is from the environment.
+    // The builder begins with settings from the environment.
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(world);
 }

@@ -1,4 +1,4 @@
-//! Holding back what a paused socket received.
+//! Holding back the data that a paused socket received.
 //!
 //! Pausing cannot undo what the kernel has put into buffers already. So the bytes that come in after `pause` are held here,
 //! copied out of the receive pool so that a paused socket does not take the buffers of the others, until `resume`. It is at most what the
@@ -44,7 +44,7 @@ impl Inbound {
         }
     }
 
-    /// Forgets what is held: the socket is closed.
+    /// Forgets the held data: the socket is closed.
     pub(crate) fn clear(&mut self) {
         self.held.clear();
     }

@@ -15,7 +15,7 @@
 //!
 //! Holds: no event of a token arrives after `close` (`a_closed_socket_is_silent_and_its_slot_is_used_again`);
 //!        every buffer comes back, even when the reactor is dropped in the middle (`dropping_the_reactor_returns_every_buffer`).
-//! Elsewhere: what the bytes mean is `nvme`; who may use the disk when is `sched`.
+//! Elsewhere: the meaning of the bytes is `nvme`; the order of disk accesses is `sched`.
 //!
 //! This is the only crate with `unsafe`: every block states why it is sound.
 #![allow(unsafe_code)]

@@ -3,7 +3,7 @@
 //! Linux takes a command through io_uring as it is (`NVME_URING_CMD_IO`), and gives the device's own status back. There is no
 //! merging, splitting and scheduling by the block layer, so long operations are split here.
 //!
-//! Elsewhere: the ring that such commands need is `ring::device`; what an Identify says is for whoever asks for it.
+//! Elsewhere: the ring that such commands need is `ring::device`; the caller interprets the data of an Identify.
 
 use crate::disk::{Pieces, Step};
 use std::fs::File;
@@ -37,10 +37,10 @@ const BLOCKS_MAX: u64 = 1 << 16;
 const RANGE_BLOCKS_MAX: u64 = 1 << 31;
 /// The most that one command moves: the driver takes at most 127 pages that are not adjacent.
 const DATA_MAX: u64 = 256 << 10;
-/// How many zeros are kept for a namespace that has no Write Zeroes.
+/// Number of zeros that are kept for a namespace without Write Zeroes.
 pub(crate) const ZEROES_KEPT: u64 = 128 << 10;
 
-/// What must be known of a namespace to read and write it.
+/// The properties of a namespace that are needed to read and write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvmeNamespace {
     /// Its identifier.
@@ -206,7 +206,7 @@ impl From<CommandStatus> for io::Error {
     }
 }
 
-/// What a completion of a command says: zero, a status, or the driver's own error. The driver reports a command that it gave up, when it
+/// The outcome of a command's completion: zero, a status, or the driver's own error. The driver reports a command that it gave up, when it
 /// reset the controller, as interrupted; whether the device did it is unknown, so it is not repeated here.
 pub(crate) fn outcome(result: io::Result<usize>) -> io::Result<usize> {
     match result {

@@ -1,4 +1,4 @@
-//! A batch on its way out of one socket: what the kernel still has to take.
+//! A batch on its way out of one socket: the rest that the kernel still has to take.
 //!
 //! The kernel may take part of a message; the outbox remembers how far it came and describes the rest. Both backends hand
 //! [`Outbox::message`] to `sendmsg` and report back with [`Outbox::advance`] until nothing is left.
@@ -78,7 +78,7 @@ impl Outbox {
         let batch = self.batch.as_ref().expect("only a batch can advance");
         self.left -= count;
         if self.left == 0 {
-            // Nearly always: so nobody walks along the pieces.
+            // Nearly always, so the pieces are not walked.
             (self.piece, self.piece_sent) = (batch.pieces(), 0);
             return;
         }
@@ -101,7 +101,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    /// How much the kernel takes at a time, and pairs of pieces, more than one message takes. Miri has no hours to lay out a full
+    /// The bytes that the kernel takes at a time, and pairs of pieces, more than one message takes. Miri has no hours to lay out a full
     /// message for every byte.
     const PORTIONS: &[usize] = if cfg!(miri) { &[5000] } else { &[1, 2, 3, 7, 64, 5000, 100_000] };
     const PAIRS: u32 = if cfg!(miri) { 550 } else { 1500 };

@@ -10,7 +10,7 @@ use units::{Instant, Nanos};
 
 /// Waiting and work are compared over about this long, and not before half of it is known.
 const COMPARED: Nanos = Nanos::millis(2);
-/// What was slow is tried again after this long.
+/// Interval after which a slow source is tried again.
 const TRIED_AGAIN: Nanos = Nanos::millis(100);
 
 /// Waiting and work, lately.
@@ -91,7 +91,7 @@ mod tests {
             let is_slow = slow(&mut pace, &mut now, Nanos::micros(waits), Nanos::micros(works));
             assert!(is_slow.iter().all(|is_slow| !is_slow));
         }
-        // What is waited for between data is no work.
+        // Waiting between data is not work.
         pace.on_wait(now, false);
         now += Nanos::secs(1);
         let is_slow = slow(&mut pace, &mut now, Nanos::micros(20), Nanos::micros(10));

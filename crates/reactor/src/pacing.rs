@@ -28,27 +28,27 @@ use crate::pace::Pace;
 use std::mem;
 use units::{Instant, Nanos};
 
-/// log2 of the most sleeps in a row after polling in vain.
+/// log2 of the most sleeps in a row after polling without success.
 const RESTS_LOG2_MAX: u32 = 10;
-/// No polling for so long where the processor has other work; twice as long each time, up to the longest.
+/// Time without polling where the processor has other work; twice as long each time, up to the longest.
 const CROWDED: Nanos = Nanos::millis(20);
 const CROWDED_LOG2_MAX: u32 = 6;
-/// Without other work for so long after that, the next time counts as the first.
+/// Time without other work after which the next time counts as the first.
 const CALM: Nanos = Nanos::secs(1);
 
-/// The decision and what it needs to remember.
+/// The decision and its memory.
 #[derive(Debug)]
 pub(crate) struct Pacing {
     budget: Nanos,
     last_gap: Nanos,
-    /// Times of polling in vain since the last success.
+    /// Polls without success since the last success.
     failures: u32,
     /// Waits to sleep through before polling again.
     rests: u32,
     /// Until when the processor is taken to have other work, and how often in a row it had.
     crowded_until: Instant,
     crowds: u32,
-    /// Whether what is awaited may wait for a wake-up.
+    /// Whether the awaited data may wait for a wake-up.
     may_sleep: bool,
     pace: Pace,
     /// Whether something was reported since the last wait that is followed by more soon; and until when that counts.

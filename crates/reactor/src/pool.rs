@@ -23,7 +23,7 @@ const SIZES: usize = (SIZE_LOG2_MAX - SIZE_LOG2_MIN + 1) as usize;
 
 /// Where dropped buffers wait for their pool.
 pub(crate) struct Home {
-    /// `None` once the pool is gone: then nothing waits, as memory that waited here would keep this home, which would keep the memory.
+    /// `None` once the pool no longer exists: then nothing waits, as memory that waited here would keep this home, which would keep the memory.
     returned: Mutex<Option<Vec<Memory>>>,
     /// Length of `returned`, so that `take` can pass by without the lock. A stale value only postpones a pick-up.
     returned_count: AtomicUsize,
@@ -39,7 +39,7 @@ impl Home {
         self.returned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves memory for its pool, or frees it if the pool is gone.
+    /// Leaves memory for its pool, or frees it if the pool no longer exists.
     pub(crate) fn put_back(memory: Memory) {
         let home = Arc::clone(memory.home());
         // Behind the lock, so that memory is not freed under it.
@@ -53,7 +53,7 @@ impl Home {
         };
     }
 
-    /// Takes what waits. `stays` is what waits from now on.
+    /// Takes the waiting memory. `stays` is the waiting memory from now on.
     fn replace(&self, stays: Option<Vec<Memory>>) -> Vec<Memory> {
         let mut returned = self.returned();
         self.returned_count.store(0, Ordering::Relaxed);

@@ -7,7 +7,7 @@
 //!   }
 //! ```
 //!
-//! What is asked for is handed to the kernel by the next `wait` or `flush`, so that one system call carries all of it. Disk operations
+//! Requests are handed to the kernel by the next `wait` or `flush`, so that one system call carries all of them. Disk operations
 //! may go earlier: to the threads of the epoll backend at once, to the ring in pieces (`ring::files`).
 //!
 //! Elsewhere: the backends are `ring` and `epoll`; when to busy-poll before sleeping is `pacing`.
@@ -26,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use units::{Bytes, Instant, Nanos};
 
-/// How the reactor talks to the kernel.
+/// The kernel interface that the reactor uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// io_uring if the kernel has and allows it, else epoll.
@@ -40,8 +40,8 @@ pub enum Backend {
 /// The sizes of a reactor.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long `wait` may look again before it sleeps, while events come quickly. Zero, the default: never. It pays with a
-    /// processor for every spinning thread; without one it is soon given up (and tried again now and then).
+    /// Time for which `wait` may look again before it sleeps, while events come quickly. Zero, the default: never. It pays with a
+    /// processor for every spinning thread; without one it soon stops (and is tried again now and then).
     pub spin: Nanos,
     /// Threads that could run on the spinning thread's processor go first. For a thread that shares its processors with others that it
     /// waits for: they would wait for it.
@@ -144,7 +144,7 @@ impl Reactor {
         self.fallback_reason.as_ref()
     }
 
-    /// What wakes this reactor from other threads.
+    /// The handle that wakes this reactor from other threads.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
@@ -159,7 +159,7 @@ impl Reactor {
         self.driver.resume_accept(listener);
     }
 
-    /// Begins to connect; [`Event::Connected`] tells the outcome. From then on the socket receives.
+    /// Begins to connect; [`Event::Connected`] reports the outcome. From then on the socket receives.
     ///
     /// # Errors
     /// Only if no socket could be made.
@@ -189,7 +189,7 @@ impl Reactor {
     }
 
     /// From now on the socket's bytes are not reported. [`Event::Readable`] says that there are some, and [`Reactor::read`] takes them
-    /// straight to where they belong: for bytes that would otherwise be copied once more. What was received before is reported before.
+    /// straight to where they belong: for bytes that would otherwise be copied once more. Data received before is reported before.
     pub fn pull_receive(&mut self, token: Token) {
         self.driver.pull_receive(token);
     }
@@ -199,7 +199,7 @@ impl Reactor {
         self.driver.push_receive(token);
     }
 
-    /// Takes what has arrived, as much as there is room for, into the first place and then into the second. `None`: nothing is there, or the
+    /// Takes the data that has arrived, as much as there is room for, into the first place and then into the second. `None`: nothing is there, or the
     /// socket is paused, or it is not read. Then, and after fewer bytes than there is room for, [`Event::Readable`] comes with the next bytes.
     /// The end of the connection is reported as ever.
     ///
@@ -215,13 +215,13 @@ impl Reactor {
         self.driver.read_later(token);
     }
 
-    /// So many bytes are going to come: [`Event::Readable`] may wait until they are there, or a good part of them. If fewer come, it says
+    /// Announces a number of bytes: [`Event::Readable`] may wait until they are there, or a good part of them. If fewer come, it says
     /// nothing. It holds until the next call for this socket.
     pub fn expect(&mut self, token: Token, count: usize) {
         self.driver.expect(token, count);
     }
 
-    /// What comes next is more of the same data and may wait for a wake-up: if it comes slowly, `wait` does not busy-poll until [`Event::Readable`] is taken
+    /// The next bytes are more of the same data and may wait for a wake-up: if they come slowly, `wait` does not busy-poll until [`Event::Readable`] is taken
     /// again, unless other things than that and sent batches were reported in the last moments.
     pub fn rest(&mut self) {
         self.pacing.rest(true);
@@ -235,7 +235,7 @@ impl Reactor {
         self.driver.send(token, batch, &mut self.events)
     }
 
-    /// Tells the other end that nothing more will be sent, after the batch in flight. What it still sends is received.
+    /// Signals the other end that nothing more will be sent, after the batch in flight. Data that it still sends is received.
     pub fn shutdown_write(&mut self, token: Token) {
         self.driver.shutdown_write(token);
     }
@@ -253,7 +253,7 @@ impl Reactor {
         self.driver.add_disk(file, access)
     }
 
-    /// What the kernel has refused to register, once for each refusal: for the log. Nothing fails for it.
+    /// The registrations that the kernel has refused, once for each refusal: for the log. Nothing fails for it.
     pub fn take_unregistered(&mut self) -> Option<Unregistered> {
         self.driver.take_unregistered()
     }
@@ -279,7 +279,7 @@ impl Reactor {
         self.driver.close(token, &mut self.events);
     }
 
-    /// Hands all requests over to the kernel without waiting, and collects what has happened.
+    /// Hands all requests over to the kernel without waiting, and collects the events.
     pub fn flush(&mut self) -> io::Result<()> {
         self.notice_wake_up(Waker::take_notice);
         self.driver.poll(&mut self.events)

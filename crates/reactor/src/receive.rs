@@ -167,7 +167,7 @@ impl Deref for RecvBuffer {
         match &self.bytes {
             Storage::Own(bytes) => bytes,
             // SAFETY: the pool's mapping is alive (we hold it), initialised (zeroed pages, later written by the kernel), and
-            // nobody writes to a lent buffer; `length` was checked in `lend`.
+            // a lent buffer is not written to; `length` was checked in `lend`.
             Storage::Pooled { pool, id, length } => unsafe {
                 slice::from_raw_parts(pool.start_of(*id), *length)
             },

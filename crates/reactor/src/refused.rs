@@ -1,4 +1,4 @@
-//! A request the reactor did not take, with what it would have owned handed back.
+//! A request the reactor did not take, with the item that it would have owned handed back.
 
 /// Why a request was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum Refusal {
 pub struct Refused<T> {
     /// Why.
     pub why: Refusal,
-    /// What was to be handed over.
+    /// The item that was to be handed over.
     pub item: T,
 }
 

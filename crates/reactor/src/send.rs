@@ -1,4 +1,4 @@
-//! What goes out on a socket in one go: small bytes copied, payload moved.
+//! The data that goes out on a socket in one go: small bytes copied, payload moved.
 
 use crate::IoBuffer;
 use std::ops::Range;
@@ -19,10 +19,10 @@ pub(crate) enum Piece {
     Zeroes(usize),
 }
 
-/// What zeroes are sent from: no batch holds any.
+/// The source of zeroes: no batch holds any.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What a batch keeps for its own bytes when it was emptied.
+/// Upper bound for the capacity that an emptied batch keeps for its own bytes.
 const BYTES_KEPT: usize = 16 << 10;
 
 impl Piece {
@@ -105,7 +105,7 @@ impl SendBatch {
         self.pieces.len()
     }
 
-    /// How many buffers it holds.
+    /// Number of buffers that it holds.
     pub fn buffers(&self) -> usize {
         self.buffers.len()
     }

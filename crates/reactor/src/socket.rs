@@ -38,7 +38,7 @@ pub(crate) fn prepare(socket: &TcpStream, nonblocking: bool) -> io::Result<()> {
     socket.set_nodelay(true)
 }
 
-/// Takes what has arrived into one place and then the other, without waiting. Zero is the end.
+/// Takes the data that has arrived into one place and then the other, without waiting. Zero is the end.
 pub(crate) fn receive(fd: RawFd, places: [&mut [u8]; 2]) -> io::Result<usize> {
     let mut places = places.map(IoSliceMut::new);
     // SAFETY: all-zero is a valid msghdr: null pointers with zero lengths.
@@ -81,7 +81,7 @@ impl LowWater {
 
 /// Ends the sending direction.
 pub(crate) fn shutdown_write(fd: RawFd) {
-    // SAFETY: no pointers. An error means that the connection is gone, which its receiving side reports.
+    // SAFETY: no pointers. An error means that the connection is lost, which its receiving side reports.
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn is_transient_accept_error(error: &io::Error) -> bool {
     )
 }
 
-/// The error that is pending on a socket, if any: how a non-blocking connect tells its outcome.
+/// The error that is pending on a socket, if any: the outcome of a non-blocking connect.
 pub(crate) fn pending_error(socket: &TcpStream) -> io::Result<()> {
     match socket.take_error()? {
         Some(error) => Err(error),

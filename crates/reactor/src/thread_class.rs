@@ -1,4 +1,4 @@
-//! What a reactor asks of the kernel's scheduler for its thread: to wake up when it is to, and soon.
+//! The request of a reactor to the kernel's scheduler for its thread: to wake up on time.
 //!
 //! A thread that shares its processor with others that are always busy waits for them when it wakes up: for up to 3 ms each time, as
 //! that is Linux's usual turn. A reactor works for some microseconds, many times a second, so it asks for shorter turns (Linux 6.12
@@ -7,7 +7,7 @@
 //!
 //! Timers of a thread may by default fire 50 µs late, so that several can fire together. Those of a reactor do not wait.
 //!
-//! What the operator has chosen stays: a nice value, or a real-time class.
+//! The choice of the operator stays: a nice value, or a real-time class.
 
 use std::mem;
 
@@ -29,7 +29,7 @@ struct Attributes {
     period: u64,
 }
 
-/// Asks for it, for this thread. What is refused makes it slower, and nothing else.
+/// Requests it for this thread. A refusal makes the thread slower, and has no other effect.
 pub(crate) fn ask() {
     const SLACK: libc::c_ulong = 1;
     // SAFETY: no pointers. If it is refused, deadlines are merely less precise.

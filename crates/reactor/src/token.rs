@@ -1,4 +1,4 @@
-//! Names for what a reactor watches, and the table behind them.
+//! Names for the things that a reactor watches, and the table behind them.
 //!
 //! A slot of the table outlives its token: after `close` the kernel may still use the slot's memory, so the slot is *retired*
 //! (its token is stale from this moment) and *removed* only when the last operation has come back.

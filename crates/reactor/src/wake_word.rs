@@ -56,7 +56,7 @@ macro_rules! atomic_byte {
 
 atomic_byte!(AtomicU8);
 
-/// What a reactor is doing.
+/// The activity of a reactor.
 pub(crate) struct WakeWord<A = AtomicU8>(A);
 
 impl<A: AtomicByte> WakeWord<A> {
@@ -114,7 +114,7 @@ mod interleavings {
             }
         }
 
-        /// What `Reactor::wait` does; whether it reports `Woken`. `interrupted`: something else than the bell ends its sleep.
+        /// The steps of `Reactor::wait`; returns whether it reports `Woken`. `interrupted`: something else than the bell ends its sleep.
         fn wait(&self, interrupted: bool) -> bool {
             if self.word.take_notice() {
                 return true;

@@ -33,10 +33,10 @@ impl Waker {
         Ok(Waker { shared: Arc::new(Shared { word: WakeWord::new(), eventfd }) })
     }
 
-    /// Wakes the reactor. After the reactor is gone this does nothing.
+    /// Wakes the reactor. Once the reactor no longer exists this does nothing.
     pub fn wake(&self) {
         if self.shared.word.wake() {
-            // An eventfd of ours does not fail, and is full after 2^64 sleeps, if nobody empties it.
+            // An eventfd of ours does not fail, and is full only after 2^64 sleeps without a read.
             let _ = (&self.shared.eventfd).write(&1u64.to_ne_bytes());
         }
     }

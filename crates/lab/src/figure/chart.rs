@@ -25,7 +25,7 @@ pub struct Chart {
     pub title: String,
     /// Below it.
     pub subtitle: String,
-    /// The names of the curves and bars. They refer to it by number.
+    /// The names of the curves and bars. Curves and bars refer to a name by its number.
     pub key: Vec<String>,
     /// In reading order.
     pub panels: Vec<ChartPanel>,

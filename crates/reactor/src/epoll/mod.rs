@@ -15,7 +15,7 @@
 //!
 //! Holds: the kernel keeps no memory of ours between calls, so closing frees at once; a stale notice finds no slot, as it names
 //!        the token with its generation.
-//! Elsewhere: one socket's state is `net`; the disk's threads are `workers`, what they answer goes through `answers`; waiting is `poller`.
+//! Elsewhere: one socket's state is `net`; the disk's threads are `workers`, their results go through `answers`; waiting is `poller`.
 
 mod answers;
 mod net;

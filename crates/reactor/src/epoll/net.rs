@@ -19,7 +19,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
 
-/// What a socket is watched for.
+/// The events that a socket is watched for.
 pub(super) const WATCHED: i32 = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
 
 /// Receive buffers that one socket may fill before it is the next one's turn.
@@ -77,7 +77,7 @@ impl Socket {
         self.socket
     }
 
-    /// Remembers what the kernel says.
+    /// Remembers the kernel's notice.
     pub(super) fn on_notice(&mut self, notice: Notice) {
         const ENDED: i32 = libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR;
         self.is_hung_up |= notice.flags & ENDED as u32 != 0;

@@ -62,7 +62,7 @@ struct Shared {
     done: Answers<Done>,
 }
 
-/// The threads and what is between them and the reactor.
+/// The threads and the state that they share with the reactor.
 pub(super) struct Workers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -130,7 +130,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a thread does until the reactor is gone.
+/// The loop of a thread until the reactor no longer exists.
 fn work(shared: &Shared) {
     loop {
         let mut jobs = lock(&shared.jobs);

@@ -40,7 +40,7 @@ pub(super) const DEVICE_LANES: [Lane; 2] = [Lane::Passthrough, Lane::Polled];
 pub(super) struct DeviceRing {
     pub(super) queue: Queue<squeue::Entry128, cqueue::Entry32>,
     pub(super) registry: Registry,
-    /// What the kernel signals while we sleep.
+    /// The eventfd that the kernel signals while the thread sleeps.
     eventfd: OwnedFd,
     /// Where the eventfd's counter is read to; its value is of no interest.
     count: Box<u64>,
@@ -56,7 +56,7 @@ impl DeviceRing {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made and is nobody else's.
+        // SAFETY: the descriptor was just made and has no other owner.
         let eventfd = unsafe { OwnedFd::from_raw_fd(fd) };
         ring.submitter().register_eventfd(fd)?;
         let mut queue = Queue::new(ring);
@@ -73,7 +73,7 @@ pub(super) struct DeviceRings {
 }
 
 impl DeviceRings {
-    /// Makes sure that a ring is there.
+    /// Makes a ring unless it exists.
     pub(super) fn make(&mut self, lane: Lane) -> io::Result<()> {
         let Some(place) = self.rings.get_mut(place_of(lane)) else { return Ok(()) };
         if place.is_none() {
@@ -116,7 +116,7 @@ impl DeviceRings {
                 unsafe { main.push(read, request) };
             }
             ring.queue.signal(true);
-            // What came before the kernel was told to signal is seen here, what comes after it is signalled.
+            // Completions before the kernel was told to signal are seen here, later ones are signalled.
             fence(Ordering::SeqCst);
             may_sleep &= !ring.queue.may_have_completions();
         }

@@ -55,7 +55,7 @@ pub(super) struct Flight {
     lane: Lane,
     /// The slot of its buffer on that ring.
     buffer_slot: Option<u16>,
-    /// What a Dataset Management is to discard, for the device to read.
+    /// The range that a Dataset Management is to discard, for the device to read.
     range: Option<Box<[u32; 4]>>,
     /// Whether it is out as a command to a block device, which may turn out to be unknown.
     is_command: bool,

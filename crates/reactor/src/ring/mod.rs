@@ -50,14 +50,14 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use units::{Instant, Nanos};
 
-/// How long a dropped reactor waits for the kernel to let go of its memory. Sockets let go at once; a disk that takes longer
+/// Time that a dropped reactor waits for the kernel to let go of its memory. Sockets let go at once; a disk that takes longer
 /// than this is broken, and then the memory is leaked instead.
 const DRAIN_PATIENCE: Nanos = Nanos::secs(10);
 
-/// How long it waits before it tries again to cancel what was not found the time before.
+/// Interval before it tries again to cancel a request that was not found the time before.
 const CANCEL_INTERVAL: Nanos = Nanos::millis(2);
 
-/// What a slot is for.
+/// The purpose of a slot.
 enum Source {
     Listener(net::Listener),
     Socket(net::Socket),
@@ -66,10 +66,10 @@ enum Source {
 
 pub(crate) struct RingDriver {
     queue: Queue,
-    /// What the main ring knows beforehand.
+    /// The files and buffers that the main ring knows beforehand.
     registry: Registry,
     devices: DeviceRings,
-    /// What is written to a namespace that has no Write Zeroes; nobody else writes there.
+    /// The zeroes that are written to a namespace without Write Zeroes; this memory is not written otherwise.
     zeroes: Option<Region>,
     pool: Rc<ReceivePool>,
     sources: Slab<Source>,
@@ -126,7 +126,7 @@ impl RingDriver {
         }
     }
 
-    /// Handles every completion that is there; says how many.
+    /// Handles all completions; returns their number.
     fn collect(&mut self, events: &mut Events) -> usize {
         let mut completions = mem::take(&mut self.completions);
         self.queue.take_completions(&mut completions);
@@ -222,7 +222,7 @@ impl RingDriver {
     }
 }
 
-/// What a completion says: a count, or an error.
+/// The result of a completion: a count, or an error.
 fn result_of(completion: &cqueue::Entry) -> io::Result<usize> {
     match completion.result() {
         negative @ ..0 => Err(io::Error::from_raw_os_error(-negative)),
@@ -365,7 +365,7 @@ impl Driver for RingDriver {
         let result = self.queue.submit_and_wait(timeout);
         self.devices.unwatch();
         result?;
-        // The work behind what was signalled runs only now.
+        // The work behind a signalled completion runs only now.
         self.devices.all().try_for_each(|ring| ring.queue.submit())?;
         self.collect(events);
         Ok(())

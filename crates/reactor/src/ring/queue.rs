@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::io;
 use units::Nanos;
 
-/// What a request is.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Wake,
@@ -193,7 +193,7 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Queue<S, C> {
         !self.ring.completion().is_empty() || self.ring.submission().taskrun()
     }
 
-    /// Moves all completions that are there into `completions`; each must then pass through `on_completion`.
+    /// Moves all available completions into `completions`; each must then pass through `on_completion`.
     pub(super) fn take_completions(&mut self, completions: &mut Vec<cqueue::Entry>) {
         completions.extend(self.ring.completion().map(Into::into));
     }

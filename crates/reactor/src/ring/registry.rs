@@ -1,4 +1,4 @@
-//! What a ring knows beforehand: files, so that a request need not look its descriptor up, and buffers, so that their pages need
+//! The resources that a ring knows beforehand: files, so that a request need not look its descriptor up, and buffers, so that their pages need
 //! not be pinned and released again for every request.
 //!
 //! ```text
@@ -36,11 +36,11 @@ const LOOKS: usize = 4;
 /// Why some files or buffers are used without being registered with the kernel: IO works all the same, and takes more processor time.
 #[derive(Debug)]
 pub struct Unregistered {
-    /// What was refused: `files` or `buffers`.
+    /// The refused kind: `files` or `buffers`.
     pub what: &'static str,
     /// The kernel's answer.
     pub error: io::Error,
-    /// How much memory is registered all the same.
+    /// Amount of memory that is registered all the same.
     pub registered: Bytes,
 }
 
@@ -138,7 +138,7 @@ impl Registry {
         }
     }
 
-    /// What was refused and not told yet.
+    /// The refusal that was not reported yet.
     pub(super) fn take_refusal(&mut self) -> Option<Unregistered> {
         self.refusals.pop()
     }
@@ -157,7 +157,7 @@ struct Known {
     users: u32,
 }
 
-/// The table of buffers, and what is in it.
+/// The table of buffers and its contents.
 #[derive(Default)]
 struct Buffers {
     slots: Vec<Option<Known>>,
@@ -232,7 +232,7 @@ impl Buffers {
     }
 }
 
-/// Spreads addresses of our own heap; nobody chooses them to collide.
+/// Spreads addresses of our own heap; they are not chosen to collide.
 #[derive(Default)]
 struct AddressHasher(u64);
 

@@ -21,7 +21,7 @@ const SUBMISSION_ENTRIES: u32 = 512;
 /// slower but not lost.
 const COMPLETION_ENTRIES: u32 = 4096;
 
-/// How much the kernel may save, from the newest to the oldest.
+/// The amount of work that the kernel saves, from the newest kernel to the oldest.
 #[derive(Clone, Copy)]
 enum Tier {
     /// 6.1: completion work runs only when we ask for it, in one go.
@@ -85,7 +85,7 @@ fn build_tier<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
 ) -> io::Result<IoUring<S, C>> {
     builder.setup_clamp().setup_cqsize(COMPLETION_ENTRIES);
     match tier {
-        // The taskrun flag tells us without a system call that there is completion work to run.
+        // The taskrun flag reports without a system call that there is completion work to run.
         Tier::DeferTaskrun => {
             builder.setup_submit_all().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag()
         }
