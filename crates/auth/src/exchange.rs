@@ -9,7 +9,7 @@
 //!   checks R2, Success2 ───────────────────────────►
 //! ```
 //!
-//! What is in brackets is a [`DhJob`]: the caller computes it where it holds nobody up, and returns the result with `on_computed`.
+//! Each step in brackets is a [`DhJob`]: the caller computes it on another thread, and returns the result with `on_computed`.
 //!
 //! Holds: every combination of hashes, groups, keys and ways proves the right keys and no others
 //!        (`every_combination_proves_the_right_keys_and_no_others`); every message out of turn, and every replayed one, ends in a failure

@@ -8,9 +8,9 @@
 //!   `exchange`   one exchange of them, at either end
 //!   `psk`        identities and pre-shared keys of TLS
 //!
-//! Everything is a function of bytes: no clock, no socket, and randomness is an argument. Secrets are overwritten when they are
-//! dropped, and no type prints one: `Debug` and `fingerprint` show the first eight hexadecimal digits of a hash. Secrets are compared in
-//! constant time; that an exponentiation takes the same time for every exponent is a promise of `crypto-bigint`.
+//! Everything is a function of bytes: no clock, no socket, and randomness is an argument. A [`Secret`] is overwritten when it is dropped
+//! (intermediate values inside the libraries are not), and no type prints one: `Debug` and `fingerprint` show the first eight hexadecimal
+//! digits of a hash. Secrets are compared in constant time; `crypto-bigint` promises the same time for every exponent.
 //!
 //! NVM Express Base Specification: "DH-HMAC-CHAP Protocol"; NVMe/TCP Transport Specification: "Transport Layer Security"; RFC 5869,
 //! RFC 7919, RFC 8446.

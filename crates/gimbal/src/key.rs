@@ -161,7 +161,7 @@ fn generate(kind: Kind, hash: Option<Hash>, length: Option<usize>, file: &Path) 
         Err(error) => return Err(error).with_context(|| format!("{}: cannot be made", file.display())),
     };
     if let Err(error) = new.write_all(line.as_bytes()).and_then(|()| new.sync_all()) {
-        // Half a key helps nobody.
+        // The error of the write is the one to report.
         let _ = std::fs::remove_file(file);
         return Err(error).with_context(|| format!("{}: cannot be written", file.display()));
     }
@@ -236,7 +236,7 @@ fn read_stdin() -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What is wrong with the permissions of a file with a key.
+/// The problem of the permissions of a file with a key, if others than its owner can use it.
 fn open_to_others(file: &Path) -> Result<Option<String>> {
     if output::is_stdout(file) {
         return Ok(None);

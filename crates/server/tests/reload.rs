@@ -415,7 +415,7 @@ fn a_device_that_does_not_answer_delays_only_what_is_new() {
 #[test]
 fn statistics_come_while_a_reload_waits_for_a_device() {
     let mut before = config(DeviceKind::Null { size: Bytes::gib(1) });
-    let never = FaultRelease::AtIo(u64::MAX);
+    let never = FaultRelease::Never;
     before.devices[0].faults =
         vec![FaultConfig { op: FaultOp::Write, ..FaultConfig::new(FaultKind::Hang(never)) }];
     let mut server = start(before.clone());

@@ -7,7 +7,7 @@
 //! All data is in memory as well, so nothing that was answered is lost. Until the SSD has it durably, the log is left as it is: if the
 //! program is killed meanwhile, the log is replayed. Afterwards the log is old: replaying it would put old data over new. So it is marked as
 //! *void* before the first flush is answered. If it cannot be marked, flushes are answered all the same, it is tried again every
-//! second, and a warning is logged.
+//! second, and an error is logged.
 
 use super::{Head, Job, LogState, Mode, Notice, Stage, Step, Waiter};
 use units::{Instant, Nanos};

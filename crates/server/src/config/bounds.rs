@@ -3,14 +3,17 @@
 //! Larger ones would overflow something, or reserve more than any machine has: the arithmetic of the scheduler, a device's clock,
 //! the table of a sparse memory. They are far beyond any useful value; a larger number is
 //! usually a mistake in the unit. Numbers that are not here are bounded by their type, and used in arithmetic that saturates or is
-//! wide enough for all of it: spans of time, weights and limits of tenants, the counts of faults.
+//! wide enough for all of it: spans of time, weights and limits of tenants.
 //!
 //! Holds: a configuration that passes can be run, whatever its numbers are (`numbers_that_would_overflow_are_refused_by_name`
 //!        in `tests`; the fuzz target `config`).
 //! Elsewhere: what must hold between fields is `check`.
 
 use super::problem::Problem;
-use super::{Backing, Config, DeviceKind, EmulatedConfig, SchedulerOverrides, Speed};
+use super::{
+    Backing, Config, DeviceKind, EmulatedConfig, FaultConfig, FaultKind, FaultPattern, FaultRelease,
+    SchedulerOverrides, Speed,
+};
 use sched::{CalibratedConfig, DeviceConstants};
 use std::fmt::Display;
 use units::Bytes;
@@ -25,12 +28,18 @@ const SPEED_MAX: Speed = match Speed::from_thousandths(100_000) {
     None => panic!("above zero"),
 };
 
+/// The largest whole number: an integer of TOML. A larger one could not be written to a file.
+pub(super) const COUNT_MAX: u64 = i64::MAX as u64;
+
 /// Every number of `config` that is too large.
 pub(super) fn problems(config: &Config) -> Vec<Problem> {
     let mut beyond = Beyond(Vec::new());
     for (index, device) in config.devices.iter().enumerate() {
         let field = |name: &str| format!("device[{index}].{name}");
         beyond.device(field, &device.kind);
+        beyond.faults(field("fault"), &device.faults);
+        let of_store = device.ais.as_ref().map_or(&[][..], |ais| &ais.faults);
+        beyond.faults(field("ais.fault"), of_store);
         beyond.scheduler(|name| field(&format!("scheduler.{name}")), &device.scheduler.overrides);
     }
     for (subsystem_index, subsystem) in config.subsystems.iter().enumerate() {
@@ -69,6 +78,29 @@ impl Beyond {
         self.check(field("size"), size, most);
         if let DeviceKind::Emulated(emulated) = kind {
             self.check(field("speed"), Some(emulated.speed), SPEED_MAX);
+            self.check(field("seed"), Some(emulated.seed), COUNT_MAX);
+        }
+    }
+
+    fn faults(&mut self, path: String, faults: &[FaultConfig]) {
+        for (index, fault) in faults.iter().enumerate() {
+            let release = match fault.kind {
+                FaultKind::Hang(FaultRelease::AtIo(io)) => Some(io),
+                _ => None,
+            };
+            let every = match fault.pattern {
+                FaultPattern::Every(every) => Some(every),
+                FaultPattern::Thousandths(_) => None,
+            };
+            for (name, number) in [
+                ("skip", Some(fault.skip)),
+                ("every", every),
+                ("count", fault.count),
+                ("release_at", release),
+                ("seed", Some(fault.seed)),
+            ] {
+                self.check(format!("{path}[{index}].{name}"), number, COUNT_MAX);
+            }
         }
     }
 

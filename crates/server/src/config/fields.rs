@@ -3,6 +3,7 @@
 //! `Fields::take` returns a value and marks its name as known. A name that is left at the end is unknown,
 //! most often misspelt. A value that cannot be read is a problem and counts as absent, so that reading goes on.
 
+use super::bounds::COUNT_MAX;
 use super::problem::{ConfigError, Problem};
 use sched::Cost;
 use std::borrow::Cow;
@@ -280,12 +281,11 @@ impl<'t, 'i> Fields<'t, 'i> {
     }
 }
 
-/// A whole number, written in any base that TOML has. The integers of TOML have 63 bits and a sign: a larger one could not be written
-/// out again.
+/// A whole number in any base that TOML has, at most `COUNT_MAX`.
 pub(super) fn whole(value: &DeValue<'_>) -> Option<u64> {
     let integer = value.as_integer()?;
     let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
-    number.filter(|number| i64::try_from(*number).is_ok())
+    number.filter(|number| *number <= COUNT_MAX)
 }
 
 /// A whole or decimal number as it was written.

@@ -3,6 +3,7 @@
 //!
 //! Elsewhere: the rows are `limits::FIELDS` and `tenant::FIELDS`; rules between fields are `check`.
 
+use super::bounds::COUNT_MAX;
 use super::fields::{Fields, Findings};
 use super::problem::Problem;
 use super::text;
@@ -181,6 +182,14 @@ impl<S> Field<S> {
         Field { most: Some(Bound { number, what, advice }), ..self }
     }
 
+    /// The values directly outside its bounds, as a file has them.
+    #[cfg(test)]
+    pub(super) fn beyond(&self) -> Vec<toml::Value> {
+        let below = self.least.map(|bound| bound.number - 1);
+        let above = self.most.map(|bound| bound.number + 1);
+        below.into_iter().chain(above).map(|number| self.unit.written(number)).collect()
+    }
+
     /// The value, for people.
     pub fn shown(&self, table: &S) -> String {
         (self.get)(table).map_or_else(|| self.absent.to_owned(), |number| self.unit.shown(number))
@@ -215,6 +224,9 @@ impl<S> Field<S> {
 
     fn problem(&self, table: &S) -> Option<(String, &'static str)> {
         let number = (self.get)(table)?;
+        if self.unit == Unit::Count && number > COUNT_MAX {
+            return Some((format!("{number} is more than {COUNT_MAX}"), "write a smaller number"));
+        }
         let below = self.least.filter(|bound| number < bound.number);
         let bound = below.or(self.most.filter(|bound| number > bound.number))?;
         Some((bound.what.replace("{}", &self.unit.shown(number)), bound.advice))

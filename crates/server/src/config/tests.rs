@@ -64,7 +64,7 @@ from = "1500us"
     assert!(error.to_string().contains("UTF-8"), "{error}");
 }
 
-/// Every row reads values that it writes, and refuses values beyond its bounds by its own name.
+/// Every row is in the example, and refuses another type and values directly outside its bounds by its own name.
 #[test]
 fn every_numeric_field_is_read_checked_and_written_by_its_row() {
     let written = |rows: &[(&'static str, bool)]| rows.iter().map(|(name, _)| *name).collect::<Vec<_>>();
@@ -77,6 +77,22 @@ fn every_numeric_field_is_read_checked_and_written_by_its_row() {
         let wrong = SMALLEST.to_owned() + &format!("[limits]\n{name} = true\n");
         assert!(errors(&wrong).contains(&format!("limits.{name}: true is not")), "{}", errors(&wrong));
     }
+    let mut outside = 0;
+    let mut refused = |table: &str, field: &str, name: &str, value: &toml::Value| {
+        let text = format!("{SMALLEST}{table}\n{name} = {value}\n");
+        assert!(errors(&text).contains(&format!("{field}.{name}: ")), "{name} = {value}: {}", errors(&text));
+        outside += 1;
+    };
+    for row in limits::FIELDS {
+        row.beyond().iter().for_each(|value| refused("[limits]", "limits", row.name, value));
+    }
+    let tenant = "[[tenant]]\nhost = \"nqn.2025-01.io.example:b\"";
+    for row in tenant::FIELDS {
+        row.beyond().iter().for_each(|value| refused(tenant, "tenant[0]", row.name, value));
+    }
+    let slo = format!("{tenant}\n[tenant.slo]\nlatency_p99 = \"1ms\"");
+    refused(&slo, "tenant[0].slo", "iops", &tenant::SLO_FIELDS[0].beyond()[0]);
+    assert!(outside > 20, "{outside} values");
 }
 
 #[test]
@@ -97,6 +113,25 @@ fn an_address_is_a_text_or_a_table() {
         let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
         assert!(shown.len() == 1 && shown[0].starts_with(expected), "{shown:?}");
     }
+}
+
+#[test]
+fn a_number_that_no_file_can_have_is_refused_by_name() {
+    let config = Config::parse(SMALLEST).expect("valid");
+    let refused = |change: fn(&mut Config)| {
+        let mut changed = config.clone();
+        change(&mut changed);
+        changed.check().expect_err("it is beyond TOML's integers").to_string()
+    };
+    let fault = refused(|config| {
+        config.devices[0].faults = vec![FaultConfig { skip: 1 << 63, ..FaultConfig::new(FaultKind::Gone) }];
+    });
+    assert!(fault.starts_with("device[0].fault[0].skip: 9223372036854775808 is more than"), "{fault}");
+    let limit = refused(|config| {
+        let host = "nqn.2025-01.io.example:b";
+        config.tenants = vec![TenantConfig { limit_iops: Some(1 << 63), ..TenantConfig::equal(host) }];
+    });
+    assert!(limit.starts_with("tenant[0].limit_iops: 9223372036854775808 is more than"), "{limit}");
 }
 
 #[test]

@@ -28,9 +28,9 @@ fn whole(number: u64, units: &[(&str, u64)]) -> String {
     }
 }
 
-/// A whole number. The largest are beyond the integers of TOML, and the reader does not let them in.
+/// A whole number of a configuration that passes its check.
 pub(super) fn count(number: u64) -> toml::Value {
-    toml::Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+    toml::Value::Integer(i64::try_from(number).expect("`bounds` refuses larger numbers than TOML has"))
 }
 
 /// A factor in thousandths.

@@ -16,10 +16,13 @@ use toml::{Table, Value};
 pub struct NotWritable(PathBuf);
 
 impl Config {
-    /// The text of a file with this configuration. Numbers beyond the integers of TOML, which no file can have, become the largest of these.
+    /// The text of a file with this configuration.
     ///
     /// # Errors
     /// If it has a path that is not UTF-8.
+    ///
+    /// # Panics
+    /// If the configuration does not pass [`Config::check`] and has a number beyond the integers of TOML.
     pub fn to_toml(&self) -> Result<String, NotWritable> {
         Ok(self.to_table()?.to_string())
     }
@@ -27,6 +30,9 @@ impl Config {
     /// As [`Config::to_toml`], before it becomes text.
     ///
     /// # Errors
+    /// As [`Config::to_toml`].
+    ///
+    /// # Panics
     /// As [`Config::to_toml`].
     pub fn to_table(&self) -> Result<Table, NotWritable> {
         let backend = match self.backend {

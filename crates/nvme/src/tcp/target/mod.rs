@@ -33,7 +33,7 @@ use units::{Bytes, Instant};
 /// Smallest alignment of data in PDUs, in bytes.
 const ALIGNMENT_MIN: u8 = 4;
 
-/// What this controller allows on every connection.
+/// Limits of this controller on every connection.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetLimits {
     /// Longest in-capsule data, in bytes: (IOCCSZ * 16) - 64, and at least 8192 if it serves Linux admin queues.
