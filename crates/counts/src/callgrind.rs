@@ -23,18 +23,26 @@ pub(crate) fn count(work: &Work, folder: &Path) -> Result<Vec<(Side, Count)>> {
     let once = run(work, work.units, &folder.join("once"), &["--dump-line=no"])?;
     let twice = run(work, 2 * work.units, &folder.join("twice"), &["--dump-line=no"])?;
     let (once, twice) = (Threads::read(&once)?, Threads::read(&twice)?);
-    let per_unit = |side: &Side| {
+    let of_side = |side: &Side| {
         let (once, twice) = (once.of(*side), twice.of(*side));
-        let more = |what: fn(&Cost) -> u64| {
-            let more = what(&twice).checked_sub(what(&once));
+        let units = u64::from(work.units);
+        let more = |parts: u64, cost: fn(&Cost) -> u64| {
+            let more = per_unit(parts, cost(&once), cost(&twice), units);
             more.with_context(|| format!("{}: twice the work took less: {once:?}, {twice:?}", work.name))
         };
-        let units = u64::from(work.units);
-        let instructions = (more(|cost| cost.instructions)? + units / 2) / units;
-        let calls_tenths = (10 * more(|cost| cost.calls)? + units / 2) / units;
+        let instructions = more(1, |cost| cost.instructions)?;
+        let calls_tenths = more(10, |cost| cost.calls)?;
         Ok((*side, Count { instructions, calls_tenths }))
     };
-    work.sides.iter().map(per_unit).collect()
+    work.sides.iter().map(of_side).collect()
+}
+
+/// The cost of one of `units` in `parts` of it, rounded; `None` where twice as many cost less by more than the rounding.
+///
+/// A unit may cost nothing, and the work before the units a call more or less: an allocator's, or the loader's.
+fn per_unit(parts: u64, once: u64, twice: u64, units: u64) -> Option<u64> {
+    let more = (parts * twice + units / 2).checked_sub(parts * once)?;
+    Some(more / units)
 }
 
 /// Leaves what callgrind says of `work` in `folder`, by line, for callgrind_annotate: the files, by thread.
@@ -235,6 +243,13 @@ totals: 185
         let threads = Threads(vec![other, other, ssd]);
         assert_eq!(threads.of(Side::Ssd), ssd);
         assert_eq!(threads.of(Side::Target).instructions, 250);
+    }
+
+    #[test]
+    fn one_call_less_around_the_units_is_none_of_theirs() {
+        assert_eq!(per_unit(10, 1208, 1207, 1 << 14), Some(0));
+        assert_eq!(per_unit(10, 1207, 1207 + (1 << 14), 1 << 14), Some(10));
+        assert_eq!(per_unit(1, 6_000_000, 6_000_000 - (1 << 14), 1 << 14), None);
     }
 
     #[test]
