@@ -1,11 +1,11 @@
-//! A calibration as a file: what the schedulers that do not measure by themselves must know of a device.
+//! A calibration as a file: the facts about a device for schedulers that do not measure it themselves.
 //!
-//! level-calibrated, ReFlex and FlashFQ use a model of the device that was fitted beforehand, and PARDA a latency that suits it. Such a file
-//! is made by measuring the device, and belongs to it. Every table is optional; a name that no field has is
-//! an error.
+//! level-calibrated, ReFlex and FlashFQ use a model of the device that was fitted beforehand, and PARDA a latency that
+//! suits it. Such a file is made by measuring the device, and belongs to it. Every table is optional; an unknown field
+//! is an error.
 //!
 //! ```toml
-//! description = "what was measured, and how"
+//! description = "the measurements, and their method"
 //!
 //! [level-calibrated]                      # costs in bytes of large reads: of IOs of 4, 8, 16, 32, 64, 128 and 256 KiB
 //! rate_bytes_per_s = 3_256_000_000        # large reads, clean
@@ -37,8 +37,9 @@
 //! window_max = 64
 //! ```
 //!
-//! Holds: what is written is read back (`a_calibration_survives_being_written`); what is read can be run with, as the
-//!        schedulers' own checks are made here (`constants_that_a_scheduler_refuses_are_refused`).
+//! Holds: a calibration that was written is read back the same (`a_calibration_survives_being_written`); schedulers can
+//!        run with any calibration that is read, as their own checks are made here
+//!        (`constants_that_a_scheduler_refuses_are_refused`).
 
 extern crate std;
 
@@ -69,7 +70,7 @@ pub struct Calibration {
     pub parda: Option<PardaConfig>,
 }
 
-/// Why a calibration was refused.
+/// Reason why a calibration was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrationError {
     /// The file could not be read.

@@ -37,8 +37,8 @@ impl DeviceConstants {
     };
     /// The largest threshold. No device has a latency beyond it.
     pub const THRESHOLD_MAX: Nanos = Nanos::secs(3600);
-    /// The largest rate: beyond what SSDs do by a factor of a hundred. What comes in at it in the 584 years that an
-    /// [`Instant`](units::Instant) can tell stays far within the token buckets' 128 bits.
+    /// The largest rate: a hundred times as much as SSDs reach. All that comes in at this rate in the 584 years that an
+    /// [`Instant`](units::Instant) can count stays far within the token buckets' 128 bits.
     pub const RATE_MAX: ByteRate = ByteRate::mib_per_sec(1 << 20);
     /// The most slots of an SSD, over all tenants: each holds an IO at least, and queues are shorter than that.
     pub const SLOTS_MAX: u32 = 1 << 16;

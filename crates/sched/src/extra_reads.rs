@@ -1,7 +1,8 @@
-//! Reads of a scheduler's own: which read it wants, and where whoever drives the SSD does it.
+//! Extra reads of a scheduler: it names the tenant and the length, and the driver of the SSD finds the place.
 //!
-//! A scheduler knows how long its tenants' reads are and not where; the driver knows where. So what is like a tenant's read is decided here, once for
-//! every driver: the product's switch, the simulator and the rack's model.
+//! A scheduler knows the length of its tenants' reads and not their place; the driver knows the place. So the place of
+//! a read like a tenant's is decided here, once for every driver: the product's switch, the simulator and the rack's
+//! model.
 //!
 //! ```text
 //!   the tenant's last read            ├────┤
@@ -11,9 +12,10 @@
 //! A tenant may read several sizes, and its latest read may be of another kind of work than the one that the scheduler measures. So the length is the
 //! scheduler's, and only the place is the last read's.
 //!
-//! Holds: an extra read lies between the start of the device and the end of its tenant's last read, whole lengths before that end, whatever the lengths of both
-//!        (`an_extra_read_ends_where_the_last_read_did_or_whole_lengths_before`); each ends once, with what was noted of it
-//!        (`an_extra_read_ends_once`).
+//! Holds: an extra read lies between the start of the device and the end of its tenant's last read, whole lengths
+//!        before that end, for any lengths of both
+//!        (`an_extra_read_ends_where_the_last_read_did_or_whole_lengths_before`); each ends once, with the note made at
+//!        its begin (`an_extra_read_ends_once`).
 
 use alloc::vec::Vec;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -22,13 +24,13 @@ use units::{Bytes, TenantId};
 
 /// Set in the tags of extra reads, and of no tenant's IO.
 const EXTRA: u64 = 1 << 62;
-/// They are spread over this much: over all dies of an SSD, and hardly beyond what the tenant has written.
+/// Span over which they are spread: over all dies of an SSD, and hardly beyond the data that the tenant has written.
 const NEAR: Bytes = Bytes(128 << 20);
 
 /// A read of the scheduler's own, near the last read of a tenant. It is no tenant's IO: it is in no backlog, and is never withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtraRead {
-    /// Near whose last read it is. The scheduler has given out a read of this tenant.
+    /// The tenant near whose last read it goes. The scheduler has given out a read of this tenant.
     pub tenant: TenantId,
     /// As long as a read of that tenant.
     pub length: Bytes,
@@ -39,7 +41,7 @@ pub struct ExtraRead {
 pub struct ExtraReads<T> {
     /// Where each tenant's last read ended; zero if it has read nothing.
     ends: Vec<u64>,
-    /// By tag.
+    /// Reads under way, by tag.
     under_way: Vec<Option<(ExtraRead, T)>>,
     free: Vec<usize>,
     random: Xoshiro256PlusPlus,

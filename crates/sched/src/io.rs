@@ -76,7 +76,7 @@ pub enum Outcome {
         /// Time from submission to the SSD until its completion.
         latency: Nanos,
     },
-    /// The SSD failed it, or it was given up before it reached the SSD. Teaches nothing about congestion.
+    /// The SSD failed it, or it ended before it reached the SSD. Says nothing about congestion.
     Failed,
 }
 

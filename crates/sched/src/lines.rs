@@ -1,4 +1,4 @@
-//! Queues of IOs from whose middle one is taken at the price of one at the front.
+//! Queues of IOs from which one in the middle is taken at the price of one at the front.
 //!
 //! A host that disconnects takes back its queued IOs, which lie among the IOs of others and of its own other connections. Walking the
 //! queue for that costs the square of its length when many connections end at once. So the IOs are in one table,

@@ -15,14 +15,14 @@
 //! queued when the sweep came to it, as if addresses within a namespace were random; then the next tenant. IOs of one tenant and direction go in
 //! order of arrival.
 //!
-//! *What Linux holds back with it.* An IO is given to the drive as soon as that has room. An NVMe drive takes 1023 at a time, and a queue has 256 requests: there
-//! mq-deadline decides nothing, and what is beyond 256 waits in order of arrival ([`MqDeadlineConfig::NVME`]). A SATA drive takes 32, for which it is what
-//! distributions use ([`MqDeadlineConfig::SATA`]).
+//! *What Linux holds back with it.* An IO is given to the drive as soon as that has room. An NVMe drive takes 1023 at a
+//! time, and a queue has 256 requests: there mq-deadline decides nothing, and IOs beyond 256 wait in order of arrival
+//! ([`MqDeadlineConfig::NVME`]). A SATA drive takes 32, for which distributions use it ([`MqDeadlineConfig::SATA`]).
 //!
 //! Holds: it is idle only with nothing queued or `depth` IOs inside; an IO that has waited for `expire` goes before any younger one of its direction, after
 //!        the batch that it finds (`tests/policies/elevators.rs`); each decision is that of a naive model (`tests/policies/mq_deadline_naive.rs`).
-//! Source: Linux's documentation of the scheduler's parameters, and its behaviour in 6.x. Left out: classes of priority (what comes from a target has
-//!         one), merges, zones, and the order within a namespace.
+//! Source: Linux's documentation of the scheduler's parameters, and its behaviour in 6.x. Left out: classes of priority
+//!         (IOs from a target have one), merges, zones, and the order within a namespace.
 
 use crate::requests::{Request, Requests};
 use crate::{Backlog, Credit, Done, Io, IoKind, Next, Order, Policy, Share, Ticket};
@@ -35,9 +35,9 @@ pub struct MqDeadlineConfig {
     pub nr_requests: u32,
     /// IOs that the drive takes at a time. Never zero.
     pub depth: u32,
-    /// When a read has waited too long.
+    /// Time after which a read has waited too long.
     pub read_expire: Nanos,
-    /// When a write has.
+    /// The same for a write.
     pub write_expire: Nanos,
     /// Number of times that reads are preferred to writes that wait.
     pub writes_starved: u32,
@@ -109,7 +109,7 @@ impl MqDeadline {
         here.or_else(|| (tenant.0 + 1..self.requests.tenants() as u32).find_map(|id| head(TenantId(id))))
     }
 
-    /// Which direction a new batch is of.
+    /// The direction of a new batch.
     fn choose(&mut self) -> Option<Direction> {
         match [READS, WRITES].map(|direction| !self.requests.is_empty(direction)) {
             [true, true] if self.starved < self.config.writes_starved => {

@@ -3,7 +3,7 @@
 //! "The 99th percentile of latency is at most x, as long as the tenant asks for at most y IOPS": the form in which ReFlex takes objectives
 //! (§3.2, with the 95th percentile), and in which operators think of them.
 //!
-//! Elsewhere: how it is kept to is `reflex` (by a calibration) and `level::objectives` (by what is seen).
+//! Elsewhere: `reflex` keeps objectives by a calibration, and `level::objectives` by the latencies that it sees.
 
 use crate::policy::{SECOND, scaled};
 use crate::reflex::TokenRate;
@@ -16,7 +16,7 @@ pub struct Slo {
     pub iops: u64,
     /// Reads, per cent of the IOs. The bound is one for reads; with 0 it is one for writes.
     pub read_percent: u8,
-    /// Which part of the IOs may take longer.
+    /// The percentile, and so the part of the IOs that may take longer.
     pub percentile: Percentile,
     /// The bound on latency, in the switch and on the SSD.
     pub latency: Nanos,
@@ -75,13 +75,14 @@ impl Objective {
 /// State of an objective that is not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admitted {
-    /// It is promised, by what is known of the SSD.
+    /// It is promised, by the facts known of the SSD.
     Promised,
-    /// Too little is known of the SSD to say. It is tried; what comes of it is in [`TenantView::objective`](crate::TenantView::objective).
+    /// Too little is known of the SSD to decide. It is tried; the result is in
+    /// [`TenantView::objective`](crate::TenantView::objective).
     Tried,
 }
 
-/// Why an objective cannot be promised. All numbers are in the tenant's own time.
+/// Reason why an objective cannot be promised. All numbers are in the tenant's own time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// It asks for nothing, or for more reads than IOs.
@@ -98,7 +99,7 @@ pub enum Refused {
         /// The strictest in the calibration.
         strictest: Nanos,
     },
-    /// The reservations would exceed what the SSD can spend at the strictest bound.
+    /// The reservations would exceed the tokens that the SSD can spend at the strictest bound.
     #[error(
         "{} tokens/s are asked for, but others have reserved {} of {}", .asked.whole(), .reserved.whole(), .supply.whole()
     )]
@@ -107,7 +108,7 @@ pub enum Refused {
         asked: TokenRate,
         /// Tokens per second that others have reserved.
         reserved: TokenRate,
-        /// Tokens per second that there are.
+        /// Tokens per second that the SSD can spend.
         supply: TokenRate,
     },
     /// The SSD is slower, however little others do.

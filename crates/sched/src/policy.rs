@@ -7,17 +7,19 @@ use units::{ByteRate, Instant, Nanos, TenantId};
 
 /// The scheduler of one SSD. Run by one thread; times passed in never decrease.
 pub trait Policy: Send {
-    /// An IO has arrived. It is kept until [`Policy::next`] gives it out or it is withdrawn, for which the answer names it.
+    /// Takes an IO that has arrived. It is kept until [`Policy::next`] gives it out or it is withdrawn, by the ticket
+    /// returned here.
     fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket;
 
     /// The decision. Call again after every `Submit` and `Extra`, after every arrival and completion (of an extra read, too), and at the
     /// instant that `WakeAt` names; no other call can change the answer.
     fn next(&mut self, now: Instant) -> Next;
 
-    /// An IO that `next` gave out has ended. Returns how many IOs the tenant may have outstanding from now on.
+    /// Ends an IO that `next` gave out. Returns how many IOs the tenant may have outstanding from now on.
     fn on_completion(&mut self, now: Instant, done: Done) -> Credit;
 
-    /// A read of [`Next::Extra`] has ended, or could not be done. Only schedulers that ask for such reads are told.
+    /// Ends a read of [`Next::Extra`], which was done or could not be done. Only called for schedulers that ask for
+    /// such reads.
     fn on_extra_read(&mut self, _now: Instant, _read: ExtraRead, _outcome: Outcome) {}
 
     /// Takes back one queued (not yet submitted) IO of `tenant`, as if it had never come. Takes no longer the more are queued.
@@ -26,12 +28,13 @@ pub trait Policy: Send {
     /// If that IO is not queued: once submitted, it ends through [`Policy::on_completion`].
     fn withdraw_one(&mut self, now: Instant, tenant: TenantId, ticket: Ticket) -> Io;
 
-    /// Takes back the queued (not yet submitted) IOs of `tenant` for which `gone` returns true, in queue order. Looks at all
-    /// that the tenant has queued: for what an operator asks, not for what hosts can cause.
+    /// Takes back the queued (not yet submitted) IOs of `tenant` for which `gone` returns true, in queue order. Looks
+    /// at all that the tenant has queued, so use it for an operator's commands, not for events that hosts can cause.
     /// IOs already submitted still end through [`Policy::on_completion`].
     fn withdraw(&mut self, now: Instant, tenant: TenantId, gone: &mut dyn FnMut(&Io) -> bool);
 
-    /// Forgets a tenant that has gone for good: share, history, credit. Its number may then be given to another tenant.
+    /// Forgets a tenant that will not come back: share, history, credit. Its number may then be given to another
+    /// tenant.
     ///
     /// # Panics
     /// If one of its IOs is still queued or in flight: withdraw the queued ones and await the others first.
@@ -50,11 +53,11 @@ pub trait Policy: Send {
     /// set aside: the tenant is served as if it had none. The state of one that is tried is in [`TenantView::objective`].
     fn set_share(&mut self, now: Instant, tenant: TenantId, share: Share);
 
-    /// The SSD has kept IOs of `tenant` for so long that it may never end them: no other tenant should wait for this one any more.
-    /// The next IO of the tenant that ends cancels it; until then it may be called repeatedly.
+    /// Notes that the SSD has kept IOs of `tenant` so long that it may never end them: no other tenant should wait for
+    /// this one any more. The next IO of the tenant that ends cancels it; until then it may be called repeatedly.
     fn on_overdue(&mut self, _now: Instant, _tenant: TenantId) {}
 
-    /// Which IOs of a tenant keep their order.
+    /// The IOs of a tenant that keep their order.
     fn order(&self) -> Order {
         Order::Class
     }
@@ -90,8 +93,8 @@ pub struct Ticket(pub u32);
 pub enum Next {
     /// Submit this IO to the SSD, now.
     Submit(Io),
-    /// Read this, which no tenant has asked for, and throw away what comes: the scheduler wants to see what the SSD can do. It ends through
-    /// [`Policy::on_extra_read`], at once if it cannot be done.
+    /// Do this read, which no tenant has asked for, and discard its data: the scheduler wants to measure the SSD. It
+    /// ends through [`Policy::on_extra_read`], at once if it cannot be done.
     Extra(ExtraRead),
     /// Nothing may go before this instant (unless something arrives or completes).
     WakeAt(Instant),
@@ -99,7 +102,7 @@ pub enum Next {
     Idle,
 }
 
-/// Which IOs of a tenant are given out in the order in which they came. (NVMe promises no order between commands.)
+/// The IOs of a tenant that are given out in the order in which they came. (NVMe promises no order between commands.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// IOs of a class.

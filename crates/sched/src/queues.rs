@@ -1,7 +1,7 @@
-//! One queue for each tenant, in order of arrival, and the counts that every scheduler keeps: the part of the schedulers of others that
-//! decides nothing.
+//! One queue for each tenant, in order of arrival, and the counts that every scheduler keeps: the part that the
+//! schedulers by others have in common and that decides nothing.
 //!
-//! Holds: what arrives is queued, in flight or gone, once (`tests/policies/every.rs`).
+//! Holds: each IO that arrives is queued, in flight or gone, once (`tests/policies/every.rs`).
 
 use crate::lines::Lines;
 use crate::{Backlog, Done, Io, Share, Ticket};

@@ -7,9 +7,9 @@
 //! A new scheduler is its own file, with a [`Factory`] for its constants, and a row here. Configurations, simulated worlds, the lab, fuzzers and
 //! instruction counts then have it.
 //!
-//! Holds: every row can be set up from the facts of the paper's drive, and its name is that of what is built
-//!        (`every_row_can_be_set_up`); elsewhere, that each has a test of its own against a naive model or of its invariants (`every_scheduler_is_tested` in
-//!        `tests/policies/every.rs`).
+//! Holds: every row can be set up from the facts of the paper's drive, and builds a scheduler of its own name
+//!        (`every_row_can_be_set_up`); elsewhere, that each has a test of its own against a naive model or of its
+//!        invariants (`every_scheduler_is_tested` in `tests/policies/every.rs`).
 
 use crate::{
     Bfq, BfqConfig, CalibratedConfig, Calibration, Cost, DeviceConstants, Fifo, Flashfq, FlashfqConfig,
@@ -33,7 +33,7 @@ pub struct Scheduler {
     pub constants: &'static [&'static str],
     /// Facts that it cannot do without.
     pub needs: Needs,
-    /// Whether it learns what the SSD takes for an IO, and can be told what was learnt before.
+    /// Whether it learns the device time of IOs, and can take over the prices learnt by an earlier run.
     pub learns: bool,
     /// Whether it keeps reservations.
     pub keeps_reservations: bool,
@@ -84,7 +84,7 @@ pub trait Factory: Debug + Send + Sync {
     /// A new one, with nothing queued.
     fn build(&self) -> Box<dyn Policy>;
 
-    /// What is wrong with its constants, in words, if anything.
+    /// Checks its constants for contradictions.
     ///
     /// # Errors
     /// They contradict each other.
@@ -227,7 +227,7 @@ impl Scheduler {
         },
         ..PLAIN
     };
-    /// This project's own, and the default: finds out what an IO takes of the device while it serves.
+    /// This project's own, and the default: measures the device time of IOs while it serves.
     pub const LEVEL: &'static Scheduler = &Scheduler {
         name: "level",
         about: "Fair shares of device time on any device: measures it now and then, for up to half a second",
@@ -306,7 +306,7 @@ impl Scheduler {
         Scheduler::ALL.into_iter().find(|scheduler| scheduler.name == name)
     }
 
-    /// Whether it reads the constant that configurations call so.
+    /// Whether it reads the constant of this name in configurations.
     pub fn reads(&self, constant: &str) -> bool {
         self.constants.contains(&constant)
     }
@@ -458,7 +458,7 @@ impl Factory for FlashfqConfig {
     }
 }
 
-/// Factories of which nothing is to be said but the row and the scheduler.
+/// Factories with nothing of their own but the row and the scheduler.
 macro_rules! plain_factories {
     ($($config:ty => $row:ident, $policy:ident;)*) => {$(
         impl Factory for $config {

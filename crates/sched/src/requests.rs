@@ -5,9 +5,11 @@
 //!                        as long as fewer than `nr_requests` are queued in lanes or in the SSD
 //! ```
 //!
-//! A *lane* is a class of IOs that a scheduler tells apart: reads and writes, say. Order is kept within a tenant's lane, and not between its lanes.
+//! A *lane* is a class of IOs that a scheduler distinguishes: reads and writes, say. Order is kept within a tenant's
+//! lane, and not between its lanes.
 //!
-//! Holds: what has a request came before all that have none (`requests_are_given_in_order_of_arrival`); no more than `nr_requests` are given.
+//! Holds: IOs with a request came before all those without one (`requests_are_given_in_order_of_arrival`); no more than
+//!        `nr_requests` are given.
 //! Source: Linux's documentation of `nr_requests`. Ours: there is one queue, where Linux has one for each processor or hardware queue.
 
 use crate::lines::Lines;
@@ -42,7 +44,7 @@ struct Note {
     /// Its place among all arrivals.
     number: u64,
     lane: usize,
-    /// When it got its request; before that, when it came.
+    /// When it got its request; before that, when it arrived.
     since: Instant,
 }
 
@@ -84,7 +86,7 @@ impl<const N: usize> Requests<N> {
         &mut self.tenants[id.index()]
     }
 
-    /// Gives requests to those that wait for one, as far as there are any.
+    /// Gives free requests to the IOs that wait for one.
     fn admit(&mut self, now: Instant) {
         while self.lanes.iter().map(BTreeMap::len).sum::<usize>() + self.in_flight < self.nr_requests
             && let Some((number, (id, ticket))) = self.waiting.pop_first()
@@ -135,7 +137,7 @@ impl<const N: usize> Requests<N> {
         self.arrived
     }
 
-    /// Whether a lane has nothing with a request.
+    /// Whether a lane has no IO with a request.
     pub(crate) fn is_empty(&self, lane: usize) -> bool {
         self.lanes[lane].is_empty()
     }

@@ -1,14 +1,15 @@
 //! SPDK's rate limits of a block device: an allowance for every millisecond.
 //!
 //! ```text
-//!   each limit of a tenant:   allowance ← what was overdrawn, and the limit's part of a millisecond       at every tick
+//!   each limit of a tenant:   allowance ← the limit's part of a millisecond, less any overdraft        at every tick
 //!                             an IO goes while every allowance is above zero, and is taken from all of them
 //! ```
 //!
-//! The rest of an allowance is lost at a tick; an overdraft is not forgiven. A tenant here is a namespace there. SPDK limits IOs or
-//! bytes per second, of reads and writes together (and of either alone, which no [`Share`](crate::Share) asks for). It divides
-//! nothing: whoever wants shares must know what the SSD can do, and give each namespace its part of that, however many of them are idle.
-//! So a tenant without a limit of its own gets its weight's part of `rate`, which is what a data sheet says, if that is given.
+//! The rest of an allowance is lost at a tick; an overdraft is not forgiven. A tenant here is a namespace there. SPDK
+//! limits IOs or bytes per second, of reads and writes together (and of either alone, which no [`Share`](crate::Share)
+//! asks for). It divides nothing: an operator who wants shares must know the rate of the SSD, and give each namespace
+//! its part of that, even if most of them are idle. So a tenant without a limit of its own gets its weight's part of
+//! `rate`, the rate from a data sheet, if that is given.
 //!
 //! Holds: it names the first tick at which an IO may go (`tests/policies/every.rs`); each decision is that of a naive model
 //!        (`tests/policies/spdk_qos_naive.rs`); a tenant gets its limit and no more (`tests/policies/peers.rs`).
@@ -32,7 +33,7 @@ pub struct SpdkQos {
     rate: Option<ByteRate>,
     queues: Queues,
     tenants: Vec<Tenant>,
-    /// Of all tenants that were named.
+    /// Sum over all tenants that were named.
     weights: u64,
     turn: usize,
 }
@@ -48,7 +49,7 @@ struct Tenant {
 /// Allowance of this slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Allowance {
-    /// Of a slice, in parts.
+    /// Allowance of a whole slice, in parts.
     each: i128,
     left: i128,
     /// The slice that `left` is of.
@@ -62,7 +63,7 @@ impl Allowance {
         Allowance { each, left: each, slice }
     }
 
-    /// In place of `old`, of which it has no more left.
+    /// This allowance in place of `old`, with no more left than `old` has.
     fn after(self, old: Option<Allowance>) -> Allowance {
         let Some(mut old) = old else { return self };
         old.advance(self.slice);
@@ -123,7 +124,7 @@ impl SpdkQos {
         self.set_limits(now, None);
     }
 
-    /// Sets the limits of one tenant again, and of all that share the rate, whose parts have changed.
+    /// Sets the limits of one tenant again, and of all that share the rate, as their parts have changed.
     fn set_limits(&mut self, now: Instant, only: Option<TenantId>) {
         let now = slice(now);
         for index in 0..self.tenants.len() {

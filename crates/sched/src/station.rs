@@ -7,12 +7,12 @@
 //!                   └─ retired schedulers
 //! ```
 //!
-//! It has the scheduler and those that were exchanged while they had IOs on the SSD, the reads that a scheduler wants for itself, the shares of the tenants,
-//! and whether the SSD is slow. It has no device, no buffers and no clock: the switch, the simulators, instruction counts and fuzzers add these. Times are
-//! those of the clock that the scheduler runs on.
+//! It holds the scheduler and those that were replaced while they had IOs on the SSD, the extra reads, the shares of
+//! the tenants, and whether the SSD is slow. It has no device, no buffers and no clock: the switch, the simulators,
+//! instruction counts and fuzzers add these. Times are those of the clock that the scheduler runs on.
 //!
-//! A [`Turn`] bounds what is done before the driver looks at something else: a device may end everything within its submission, so that there is always a
-//! next IO.
+//! A [`Turn`] bounds the work before the driver looks at something else: a device may end everything within its
+//! submission, so that there is always a next IO.
 //!
 //! Holds: an IO ends in the books of the scheduler that gave it out (`an_io_ends_where_it_was_given_out`); queued IOs keep their order when the scheduler
 //!        changes (`queued_ios_move_over_in_order_of_arrival`); a turn has an end (`a_turn_has_an_end`).
@@ -113,8 +113,8 @@ pub struct Station {
 }
 
 impl Station {
-    /// Before an SSD with nothing in flight. Where extra reads go follows from the seed; none is longer than `extra_length_max`. A second of
-    /// the tenants takes `second`.
+    /// A station before an SSD with nothing in flight. The places of extra reads follow from the seed; none is longer
+    /// than `extra_length_max`. A second of the tenants takes `second`.
     pub fn new(policy: Box<dyn Policy>, seed: u64, extra_length_max: Bytes, second: Nanos) -> Station {
         Station {
             present: Generation { number: 0, policy },
@@ -161,7 +161,7 @@ impl Station {
         self.present.policy.on_arrival(now, io)
     }
 
-    /// Decides what is to be done. Each IO given out is a step of `turn`.
+    /// Decides the next step. Each IO given out is a step of `turn`.
     // Otherwise the IO is copied once more on its way.
     #[inline(always)]
     pub fn next(&mut self, now: Instant, turn: &mut Turn) -> Action {
@@ -186,7 +186,7 @@ impl Station {
         Action::Pause
     }
 
-    /// Where an extra read is; `None` if it cannot be done.
+    /// The place of an extra read; `None` if it cannot be done.
     #[cold]
     fn place(&mut self, now: Instant, read: ExtraRead) -> Option<Reading> {
         if read.length > self.extra_length_max {
@@ -197,7 +197,7 @@ impl Station {
         Some(Reading { tag, offset, length: read.length })
     }
 
-    /// A read of a tenant that was given out ends at this byte of the SSD: extra reads are near it.
+    /// Notes that a read of a tenant that was given out ends at this byte of the SSD: extra reads are near it.
     #[inline]
     pub fn on_read_submitted(&mut self, tenant: TenantId, end: u64) {
         self.extra_reads.on_read(tenant, end);
@@ -217,7 +217,7 @@ impl Station {
         self.extra_reads.note(tag).begun
     }
 
-    /// An extra read has ended, or could not be done. A scheduler that was retired no longer wants it.
+    /// Ends an extra read that has ended, or could not be done. A scheduler that was retired no longer wants it.
     #[cold]
     pub fn on_read(&mut self, now: Instant, tag: u64, outcome: Outcome) {
         let (read, Wish { generation, .. }) = self.extra_reads.end(tag);
@@ -226,13 +226,13 @@ impl Station {
         }
     }
 
-    /// The number of the present scheduler, which has given out what is given out now.
+    /// The number of the present scheduler, which gives out IOs now.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.present.number
     }
 
-    /// An IO that the scheduler of this number has given out has ended. Returns how many the tenant may have outstanding.
+    /// Ends an IO that the scheduler of this number has given out. Returns how many the tenant may have outstanding.
     #[inline]
     pub fn on_done(&mut self, now: Instant, generation: u32, done: Done) -> Credit {
         self.busy.on_end(now, done.io.kind, done.io.length, done.outcome);
@@ -268,14 +268,14 @@ impl Station {
         self.present.policy.withdraw_one(now, tenant, ticket)
     }
 
-    /// Forgets a tenant that has gone for good. Its IOs must have ended.
+    /// Forgets a tenant that will not come back. Its IOs must have ended.
     pub fn forget(&mut self, now: Instant, tenant: TenantId) {
         self.shares.retain(|(other, _)| *other != tenant);
         self.present.policy.forget(now, tenant);
         self.retired.iter_mut().for_each(|retired| retired.policy.forget(now, tenant));
     }
 
-    /// Sets a tenant's share, whose rates and objective are in the tenant's time.
+    /// Sets a tenant's share; its rates and objective are in the tenant's time.
     ///
     /// # Errors
     /// The scheduler sets the tenant's objective aside, for this reason (in the tenant's time, too).
@@ -290,7 +290,7 @@ impl Station {
         admission
     }
 
-    /// IOs of this tenant are on the SSD for so long that others should not wait for it.
+    /// Notes that IOs of this tenant have been on the SSD so long that others should not wait for it.
     pub fn on_overdue(&mut self, now: Instant, tenant: TenantId) {
         self.present.policy.on_overdue(now, tenant);
     }

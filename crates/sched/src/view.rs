@@ -40,7 +40,7 @@ pub struct SsdView {
     pub active_tenants: usize,
     /// Pacing of IOs; `None` if they are not.
     pub pacing: Option<PacingView>,
-    /// Estimated fragmentation of the flash; `None` unless IOs are charged what they take of the SSD.
+    /// Estimated fragmentation of the flash; `None` unless IOs are charged by device time and the state of the flash.
     pub fragmentation: Option<Fragmentation>,
     /// Device time in flight; `None` if that is not bounded.
     pub time_in_flight: Option<TimeInFlightView>,
@@ -112,7 +112,7 @@ pub enum ObjectiveState {
     Unknown,
     /// It is kept.
     Kept,
-    /// It was not, in the last seconds; what others may do is being lowered.
+    /// It was not kept in the last seconds; the limits on others are being lowered.
     Missed,
     /// It cannot be kept with as little as others may be left, so they are left all again. It is tried again later.
     Lost,

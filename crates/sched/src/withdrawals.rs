@@ -1,4 +1,4 @@
-//! Taking back queued IOs: what it costs, and what it leaves behind, under every scheduler.
+//! Taking back queued IOs under every scheduler: its cost, and the state that it leaves behind.
 
 extern crate std;
 
@@ -66,7 +66,7 @@ enum Step {
     Wait(u64),
     /// The oldest in flight ends.
     End,
-    /// A tenant takes back every so-manieth of its IOs.
+    /// A tenant takes back every n-th of its IOs.
     Withdraw(u32, u64),
 }
 
@@ -79,7 +79,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A scheduler whose tenants take back one IO at a time, or all at once.
+/// A scheduler with tenants that take back one IO at a time, or all at once.
 struct Run {
     policy: Box<dyn Policy>,
     one_by_one: bool,

@@ -32,7 +32,7 @@ fn one_io_at_a_time_is_not_held_up_by_a_crowd() {
     let mut loads = vec![reader(Bytes::kib(128), 16); 7];
     loads.push(reader(Bytes::kib(4), 1));
     let (_, got) = serve(&loads, Nanos::millis(500));
-    // Ahead of it lie at most a slot of each of the others and what is in the units.
+    // Ahead of it lie at most a slot of each of the others and the IOs in the units.
     assert!(got[7].wait_max < Nanos::millis(4), "{:?}", got[7]);
 }
 

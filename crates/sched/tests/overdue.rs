@@ -1,4 +1,4 @@
-//! A tenant whose IOs hang, under level-calibrated.
+//! A tenant with IOs that hang, under level-calibrated.
 
 use sched::{
     CalibratedConfig, DeviceConstants, DeviceCosts, Done, Io, IoId, IoKind, LevelCalibrated, Mark, Next,

@@ -41,7 +41,8 @@ struct Run<P> {
     shares: Vec<Share>,
     books: Books,
     slots_busy: Vec<u32>,
-    /// Billionths of a byte: what the target rate would have let through so far, and what went through.
+    /// Billionths of a byte: the amount that the target rate would have let through until now, and the amount that went
+    /// through.
     supplied: u128,
     submitted: u128,
     length_max: u64,
@@ -156,8 +157,8 @@ impl<P: Policy + Clone> Run<P> {
         }
     }
 
-    /// Without a named instant, every tenant with backlog has no slot or is ahead of others; the least-served is never ahead. Or all of
-    /// the device time is in flight, or the tenant has IOs in flight whose end it waits for.
+    /// Without a named instant, every tenant with backlog has no slot or is ahead of others; the least-served is never
+    /// ahead. Or all of the device time is in flight, or the tenant waits for the end of its own IOs in flight.
     fn check_idle(&self) {
         let time = self.time_in_flight();
         let is_full = time.is_some_and(|TimeInFlightView { limit, in_flight }| in_flight >= limit);

@@ -3,24 +3,27 @@
 //! ```text
 //!   waits ──chosen by B-WF2Q+──► is served ──► its budget is used up, its time (125 ms) is over, or it has no IO left
 //!     ▲                                              │
-//!     └── with a new budget: four times as much, twice as much, or what it used ◄──┘        1/32 to all of `budget_max`
+//!     └── new budget: × 4, × 2, as used, or less ◄───┘        1/32 to all of `budget_max`
 //! ```
 //!
-//! *Idling.* If all busy tenants have the same weight, a tenant without IOs left loses the SSD at once: so BFQ treats SSDs that queue. If weights
-//! differ, it would lose its share with its turn. So the SSD stays its own until its IOs have ended, and 8 ms more.
+//! *Idling.* If all busy tenants have the same weight, a tenant without IOs left loses the SSD at once, as BFQ does
+//! with SSDs that queue. If weights differ, it would lose its share with its turn. So the SSD stays reserved for it
+//! until its IOs have ended, and 8 ms more.
 //!
 //! Service is counted in bytes, and a byte written is a byte read (Linux triples asynchronous writes; a target's are synchronous).
 //!
 //! *What Linux holds back with it.* As with mq-deadline: an NVMe drive takes all 256 requests of a queue ([`BfqConfig::NVME`]), so without idling nothing
 //! waits where it could be chosen; a SATA drive takes 32 ([`BfqConfig::SATA`]).
 //!
-//! Holds: while tenants have IOs waiting, what they were served per weight differs by two budgets at most; it is idle with IOs queued only if `depth` IOs
-//!        are inside or while it idles, and then names the instant at which that ends, unless an IO must end first (`tests/policies/bfq.rs`).
+//! Holds: while tenants have IOs waiting, their service per weight differs by two budgets at most; it is idle with IOs
+//!        queued only if `depth` IOs are inside or while it idles, and then names the instant at which that ends,
+//!        unless an IO must end first (`tests/policies/bfq.rs`).
 //! Elsewhere: virtual time is `round`.
-//! Paper: Valente, Checconi, "High throughput disk scheduling with fair bandwidth distribution", IEEE Transactions on Computers 2010; and Linux's
-//!        documentation of BFQ. Ours: the largest budget is what the drive moves in the longest turn at its highest rate, which must be told; the kernel estimates that rate. Left out: what BFQ does for
-//!        desktops (interactive and soft real-time queues are weighted up), merged queues, injection of others' IOs while it idles, limits on requests
-//!        of a group, and the order of addresses.
+//! Paper: Valente, Checconi, "High throughput disk scheduling with fair bandwidth distribution", IEEE Transactions on
+//!        Computers 2010; and Linux's documentation of BFQ. Ours: the largest budget is the amount that the drive moves
+//!        in the longest turn at its highest rate, which must be configured; the kernel estimates that rate. Left out:
+//!        BFQ's measures for desktops (interactive and soft real-time queues are weighted up), merged queues, injection
+//!        of others' IOs while it idles, limits on requests of a group, and the order of addresses.
 
 mod round;
 
@@ -37,7 +40,7 @@ pub struct BfqConfig {
     pub nr_requests: u32,
     /// IOs that the drive takes at a time. Never zero.
     pub depth: u32,
-    /// The largest budget: what the drive moves in the longest turn ([`BfqConfig::for_rate`]).
+    /// The largest budget: the bytes that the drive moves in the longest turn ([`BfqConfig::for_rate`]).
     pub budget_max: Bytes,
     /// Longest turn.
     pub timeout: Nanos,
@@ -46,7 +49,7 @@ pub struct BfqConfig {
 }
 
 impl BfqConfig {
-    /// As Linux sets it up for an NVMe drive whose rate it does not know yet.
+    /// As Linux sets it up for an NVMe drive of unknown rate.
     pub const NVME: BfqConfig = BfqConfig {
         nr_requests: 256,
         depth: 1023,
@@ -68,13 +71,13 @@ impl BfqConfig {
     }
 }
 
-/// Why a turn ends.
+/// Reason for the end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     BudgetUsed,
     TimeIsOver,
     NothingLeft,
-    /// It was waited for in vain.
+    /// No further IO came in the time that the SSD was kept for it.
     TooIdle,
 }
 
@@ -95,7 +98,7 @@ pub struct Bfq {
     config: BfqConfig,
     requests: Requests<1>,
     round: Round,
-    /// By tenant; `None` if it had no turn yet.
+    /// Budgets by tenant; `None` before its first turn.
     budgets: Vec<Option<Bytes>>,
     turn: Option<Turn>,
 }
@@ -128,7 +131,7 @@ impl Bfq {
         budget.max(self.head(id).unwrap_or(Bytes::ZERO))
     }
 
-    /// Lets those wait that have something, and those not that have nothing any more.
+    /// Enters tenants with queued IOs into the round, and takes out those without.
     fn update(&mut self) {
         let served = self.turn.map(|turn| turn.tenant);
         for id in self.ids().filter(|id| Some(*id) != served) {
@@ -205,7 +208,7 @@ impl Bfq {
     }
 }
 
-/// Why the tenant that is served does nothing.
+/// Reason why the tenant that is served does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     Ended(End),

@@ -67,7 +67,7 @@ impl Round {
         self.places.get(id.index()).is_some_and(|place| place.is_active)
     }
 
-    /// A queue waits from now on, for as much service as its budget.
+    /// Lets a queue wait from now on, for as much service as its budget.
     pub(super) fn enter(&mut self, id: TenantId, budget: Bytes) {
         let time = self.time;
         let place = self.place(id);
@@ -98,7 +98,7 @@ impl Round {
         self.time = time.after(service, weights.max(1));
     }
 
-    /// The queue whose turn it is.
+    /// The queue to serve next.
     pub(super) fn choose(&mut self) -> Option<TenantId> {
         let active = |(_, place): &(usize, &Place)| place.is_active;
         let least = self.places.iter().enumerate().filter(active).map(|(_, place)| place.start).min()?;

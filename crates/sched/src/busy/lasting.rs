@@ -14,7 +14,7 @@ pub(super) struct Lasting {
 }
 
 impl Lasting {
-    /// A period is over that lasted so long.
+    /// Adds the length of a period that is over.
     pub(super) fn add(&mut self, period: Nanos) {
         self.periods[self.seen % KEPT] = period;
         // Counts on after the last one is known, in turns.

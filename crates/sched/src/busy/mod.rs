@@ -1,10 +1,10 @@
-//! *This SSD is slow now, for about so long*: the busy periods of one SSD, found in what it completes.
+//! *This SSD is slow now, for about this long*: the busy periods of one SSD, detected from its completions.
 //!
-//! An SSD is in a busy period if it serves reads or writes at much less than the rate that is usual for what it is given: its cache is exhausted, it
-//! collects garbage, it is too hot. Not that it has much to do, and not that it has something else to do.
+//! An SSD is in a busy period if it serves reads or writes at much less than its usual rate for the same load: its
+//! cache is exhausted, it collects garbage, it is too hot. A high load alone is no busy period, nor is a different one.
 //!
 //! ```text
-//!   on_submit, on_end ──► window of 25 ms ──► rate of reads, of writes      usual: what it served with as much in flight (`usual`)
+//!   on_submit, on_end ──► window of 25 ms ──► rate of reads, of writes      usual: its rate at this load (`usual`)
 //!                         in which the SSD                │                               │
 //!                         was used                        └──── usual rate / rate = slowdown
 //!                                                                  three windows of 5/3: slow; three below 5/4: not any more
@@ -15,11 +15,12 @@
 //!
 //! The expected rest of a period is the mean rest of those seen before that lasted as long (`lasting`).
 //!
-//! It cannot know: why; what lies ahead of the first IO; a slowness that it has never seen otherwise; and whether reads became slower
-//! because they go to other places now. Slowness that does not end is usual after about two minutes.
+//! It cannot know the cause, nor anything before the first IO, nor a slowness without which it has never seen the SSD,
+//! nor whether reads became slower because they go to other places now. Slowness that does not end is usual after about
+//! two minutes.
 //!
-//! Holds: nothing known, nothing said (`what_was_always_slow_is_usual`); what it says stays in its bounds whatever it is told (`any_ios_at_all`); on simulated SSDs,
-//!        `sim/tests/busy.rs`. Memory: 11 KiB, and no more.
+//! Holds: without knowledge it reports nothing (`what_was_always_slow_is_usual`); its reports stay within their bounds
+//!        for any IOs (`any_ios_at_all`); on simulated SSDs, `sim/tests/busy.rs`. Memory: 11 KiB, and no more.
 
 mod lasting;
 #[cfg(test)]
@@ -33,27 +34,27 @@ use usual::{Given, Usual};
 
 /// The least length of a window.
 const WINDOW: Nanos = Nanos::millis(25);
-/// A window that saw fewer IOs goes on, up to eight times the length.
+/// Least number of IOs of a window; one that saw fewer goes on, up to eight times the length.
 const LEAST: u32 = 16;
 const LONGEST: Nanos = Nanos(8 * WINDOW.0);
-/// A kind of which fewer ended in a window is not judged by it.
+/// Least number of IOs of a kind in a window for the kind to be judged.
 const LEAST_OF_A_KIND: u32 = 4;
 /// Windows in a row that make a difference.
 const LASTS: u32 = 3;
 /// Slowdown from which on the SSD is slow, and below which it is not any more.
 const SLOW: f32 = 5.0 / 3.0;
 const FAST: f32 = 5.0 / 4.0;
-/// News of a slow SSD.
+/// The least slowdown reported while the SSD is slow.
 const LEAST_SLOWDOWN: Slowdown = Slowdown::quarters(5);
-/// A period of which nothing was seen for so long is over.
+/// Time without observations after which a period is over.
 const SILENT: Nanos = Nanos::secs(1);
 
-/// An SSD is slow now.
+/// A period in which an SSD is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyPeriod {
-    /// Since when.
+    /// Its begin.
     pub since: Instant,
-    /// For about so long from now on; `None` if no such period was seen that lasted longer than this one until now.
+    /// Its expected rest from now on; `None` if no earlier period lasted longer than this one has until now.
     pub for_about: Option<Nanos>,
     /// Slowdown of reads against the usual.
     pub reads: Slowdown,
@@ -110,7 +111,7 @@ impl Kind {
         self.area = self.area.saturating_add(pages.saturating_mul(latency.get()));
     }
 
-    /// Pages in flight on average, in a window in which the SSD had something to do for so long.
+    /// Pages in flight on average, in a window in which the SSD was used for `used`.
     fn depth(&self, used: Nanos) -> f32 {
         self.area as f32 / used.get() as f32
     }

@@ -1,4 +1,4 @@
-//! An SSD that does what the test says: rates and pauses by hand, and any IOs at all.
+//! An SSD scripted by the test: rates and pauses by hand, and any IOs at all.
 
 use super::*;
 use crate::random_cases;
@@ -20,7 +20,7 @@ impl World {
         self.detector.on_end(self.now, kind, length, Outcome::Success { latency });
     }
 
-    /// `depth` IOs of 64 KiB in flight, for so long, each of which takes so long.
+    /// Keeps `depth` IOs of 64 KiB in flight for `span`, each of which takes `latency`.
     fn closed(&mut self, kind: IoKind, depth: u64, latency: Nanos, span: Nanos) -> &mut World {
         (0..depth).for_each(|_| self.submit());
         let until = self.now + span;

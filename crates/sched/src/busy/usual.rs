@@ -1,4 +1,5 @@
-//! Usual service of one kind by an SSD, by what it is given: the size of the IOs, how much of the kind is in flight, and how much of the other kind.
+//! Usual service of one kind by an SSD, by its load: the size of the IOs, the pages of the kind in flight, and those of
+//! the other kind.
 //!
 //! A cell per octave of both, with the means of its windows. Service that was never seen is bounded by service that was: an SSD
 //! serves no less with more in flight, at least half as much with half as much in flight, and no less with less of the other kind. The highest
@@ -12,7 +13,7 @@ use alloc::boxed::Box;
 const DEPTHS: usize = 10;
 /// Of the other kind: none, and octaves.
 const OTHERS: usize = 11;
-/// Mean sizes, in pages, that are told apart.
+/// Upper bounds of the classes of mean size, in pages; larger sizes are a class of their own.
 const SIZES: [f32; 3] = [2.0, 8.0, 24.0];
 /// Windows after which a cell is known.
 const KNOWN: f32 = 4.0;
@@ -86,7 +87,7 @@ impl Usual {
         bounds.reduce(f32::max)
     }
 
-    /// This was served, and is usual.
+    /// Learns a rate that was found usual.
     pub(super) fn learn(&mut self, given: Given, rate: f32) {
         let cell = &mut self.rows[given.row()][given.others()][octave(given.depth).min(DEPTHS - 1)];
         cell.windows = (cell.windows + 1.0).min(MEMORY);
@@ -94,7 +95,7 @@ impl Usual {
         cell.depth += (given.depth - cell.depth) / cell.windows;
     }
 
-    /// This was served, and found slow: perhaps it is usual from now on.
+    /// Learns a rate that was found slow: perhaps it is usual from now on.
     pub(super) fn doubt(&mut self, given: Given, rate: f32) {
         for cell in self.rows[given.row()][given.others()..].iter_mut().flatten() {
             if let Some(bound) = cell.bound(given.depth).filter(|bound| *bound > rate) {

@@ -1,4 +1,5 @@
-//! Inside a host: which of its VMs sends the next IO. Start-time fair queueing, one unit of cost per IO.
+//! The queue inside a host: it decides which of its VMs sends the next IO. Start-time fair queueing, one unit of cost
+//! per IO.
 //!
 //! Holds: VMs that always have something waiting send in proportion to their shares (`vms_take_turns_by_share`).
 //! Elsewhere: whether another IO may go at all is the host's window.
@@ -46,7 +47,7 @@ impl LocalQueue {
         self.vms.iter().all(|vm| vm.waiting == 0)
     }
 
-    /// The VM whose oldest IO goes now; `None` if there is none.
+    /// Takes the oldest IO of the VM with the least start tag, and returns the VM; `None` if no VM has an IO.
     pub fn pop(&mut self) -> Option<usize> {
         let waiting = self.vms.iter_mut().enumerate().filter(|(_, vm)| vm.waiting > 0);
         let (index, vm) = waiting.min_by_key(|(_, vm)| vm.start)?;

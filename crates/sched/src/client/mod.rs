@@ -1,5 +1,5 @@
-//! The client's half: what holds a client back (Gimbal's window of credits, PARDA's window by latency), and what a client knows
-//! about each SSD it uses.
+//! The client's half: windows that hold a client back (Gimbal's by credits, PARDA's by latency), and a client's view of
+//! each SSD that it uses.
 
 mod credit_window;
 mod local_queue;

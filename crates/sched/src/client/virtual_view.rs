@@ -1,4 +1,4 @@
-//! The virtual view: what a client knows about one SSD that it shares with others.
+//! The virtual view: a client's picture of one SSD that it shares with others.
 //!
 //! The application asks it where to read and where to place. Everything comes from the client's own IOs: the credit that
 //! their completions carried, their latency as the client saw it, and the bytes that they moved.
@@ -8,11 +8,11 @@
 //!                                     credit window ───────────────────────────┘
 //! ```
 //!
-//! The *headroom* is what the free places in the credit window would move per second if they were used, at the recent
+//! The *headroom* is the rate in bytes per second that the free places in the credit window would add, at the recent
 //! latency (Little's law). Zero means that more IOs would only wait.
 //!
 //! Holds: the recent rate is zero one to two windows after the last completion (`silence_is_forgotten`).
-//! Elsewhere: what the credit means is `credit_window`.
+//! Elsewhere: the meaning of the credit is in `credit_window`.
 //! Paper: Gimbal §3.7. The paper names the parts of the view, not how they are computed; windows and weights are ours.
 
 use crate::{Credit, CreditWindow, IoKind};

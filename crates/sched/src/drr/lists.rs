@@ -1,4 +1,4 @@
-//! Which list each tenant is in: doubly linked rings threaded through one array.
+//! The list of each tenant: doubly linked rings threaded through one array.
 //!
 //! A tenant is in exactly one place: its place is one field of its link. Moving is O(1), and tenants in
 //! [`Place::Idle`] are linked nowhere, so thousands of them cost nothing.

@@ -10,7 +10,7 @@
 //! Holds: units charged at or after `due`, in any span of time t, are at most rate × (t + burst) and one IO
 //!        (`a_limited_tenant_gets_its_rate_and_no_more`); on a slowed clock all of it is the same, only slower
 //!        (`a_slowed_clock_changes_nothing_but_the_pace`).
-//! Elsewhere: what a limit and a reservation do to the order is `drr`.
+//! Elsewhere: the effect of a limit and a reservation on the order is in `drr`.
 //! Beyond the paper. The idea is the virtual clock of GCRA (ITU-T I.371).
 
 use crate::policy::{SECOND, scaled};
@@ -30,8 +30,9 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// A meter on which nothing was charged yet; rate and burst are in the tenant's time, of which a second takes `second` here. A
-    /// rate of zero counts as one unit per second: a tenant that may never be served would hold its IOs for ever.
+    /// A meter with nothing charged yet; rate and burst are in the tenant's time, of which a second takes `second`
+    /// here. A rate of zero counts as one unit per second: a tenant that may never be served would hold its IOs for
+    /// ever.
     pub(crate) fn new(rate: u64, second: Nanos, burst: Nanos) -> Meter {
         let burst = scaled(burst, second, SECOND);
         Meter { rate: rate.max(1), second, burst, due: Instant::ZERO, remainder: 0 }
@@ -42,7 +43,7 @@ impl Meter {
         Meter { due: now, ..self }
     }
 
-    /// The same after as much as on another one, at another rate.
+    /// The same service charged so far, at another rate from now on.
     pub(crate) fn at(self, rate: u64) -> Meter {
         Meter { rate: rate.max(1), remainder: 0, ..self }
     }
@@ -52,7 +53,7 @@ impl Meter {
         self.due
     }
 
-    /// `units` are served now.
+    /// Charges `units` that are served now.
     pub(crate) fn charge(&mut self, now: Instant, units: u64) {
         let saved_up = now - self.burst;
         if self.due < saved_up {

@@ -9,8 +9,8 @@
 //! The tenant in front submits while its deficit covers the cost of its next IO. If the deficit is too small, the tenant gets a
 //! quantum and goes to the back. A tenant without room in the SSD leaves the round, with deficit 0.
 //!
-//! The cost of an IO, how much of a tenant may be in the SSD, and whether a tenant can be ahead of others at all is the
-//! scheduler's own: its [`Rules`].
+//! Three decisions are the scheduler's own, made by its [`Rules`]: the cost of an IO, how much of a tenant may be in
+//! the SSD, and whether a tenant can be ahead of others at all.
 //!
 //! Per tenant and off unless asked for: a *weight* scales quantum and room; a *limit* keeps the tenant out of the round until it is
 //! due; a tenant behind its *reservation* goes before the round, and may have all the room of the SSD. Reservations
@@ -99,7 +99,7 @@ pub(crate) trait Rules: Clone + Debug {
     /// Whether deferred tenants may have room because fewer tenants are active. If not, they see it when an IO of theirs ends.
     fn may_promote(&self, weight_max: u32, active_weight: u64) -> bool;
 
-    /// An IO goes to the SSD. The answer is handed back when it ends.
+    /// Charges an IO that goes to the SSD. The returned mark is handed back when it ends.
     fn on_submit(&mut self, id: TenantId, held: &mut Self::Held, cost: Bytes, weight: u32) -> Mark;
 
     /// An IO that was submitted with `mark` has ended.
@@ -249,7 +249,7 @@ impl<R: Rules> Drr<R> {
         &mut self.rules
     }
 
-    /// Adapts to a change of what there is to share out.
+    /// Adapts to a change of the total to share out.
     pub(crate) fn on_rooms_changed(&mut self) {
         if self.active.weight > 0 {
             self.active.room_common = self.rules.room(Share::EQUAL.weight, self.active.weight);
@@ -485,8 +485,8 @@ impl<R: Rules> Drr<R> {
         self.rules.on_overdue(id, &mut tenant.held, waits);
     }
 
-    /// Number of IOs that the tenant may have outstanding. With a reservation the tenant may have all of the SSD's room: with the credit
-    /// of its own it could not ask for what it was promised.
+    /// Number of IOs that the tenant may have outstanding. A tenant with a reservation may have all of the SSD's room:
+    /// with the credit of its part alone it could not ask for as much as was promised to it.
     #[inline]
     pub(crate) fn credit(&self, id: TenantId) -> Credit {
         match self.tenants.get(id.index()) {

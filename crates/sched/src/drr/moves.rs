@@ -1,9 +1,9 @@
 //! Moves of tenants between the lists of the round.
 //!
-//! Whatever changes a tenant's queue, room or share ends here: `settle` puts the tenant where it belongs; `enter` and `leave`
-//! are the two cases of nearly every IO of a short queue. Around them are the three reasons to be out of the round
-//! (no room in the SSD, a limit, ahead of others), the timers that bring a tenant back, and the sum of active weights that rooms
-//! come from.
+//! Every change of a tenant's queue, room or share ends here: `settle` puts the tenant where it belongs; `enter` and
+//! `leave` are the two cases of nearly every IO of a short queue. Around them are the three reasons to be out of the
+//! round (no room in the SSD, a limit, ahead of others), the timers that bring a tenant back, and the sum of active
+//! weights, from which rooms follow.
 //!
 //! Elsewhere: which tenant is next, and the picture of the lists, is `drr`; the lists themselves are `lists`.
 
@@ -11,7 +11,7 @@ use super::{Drr, Place, Rules};
 use units::{Bytes, Instant, TenantId};
 
 impl<R: Rules> Drr<R> {
-    /// Puts a tenant where its queue and what it has in the SSD say it belongs, after either has changed.
+    /// Puts a tenant into the list that follows from its queue and its IOs in the SSD, after either has changed.
     pub(super) fn settle(&mut self, id: TenantId) {
         if self.tenants[id.index()].queue.is_empty() {
             if self.lists.place(id) != Place::Idle {
@@ -117,7 +117,7 @@ impl<R: Rules> Drr<R> {
         self.settle(id);
     }
 
-    /// Lets the tenants whose limits have run out back into the round.
+    /// Lets tenants back into the round when their limits have run out.
     #[inline]
     pub(super) fn release_limited(&mut self, now: Instant) {
         while let Some((_, id)) = self.limits.first().filter(|&(at, _)| at <= now) {

@@ -1,8 +1,9 @@
 //! IOs that had their turn, are charged and have their room in the SSD, but wait for something else: they are *parked*.
 //!
-//! To everybody outside a parked IO is still queued, under the ticket that it was given. Its tenant's next IO is the tenant's head.
+//! Outside of the scheduler a parked IO is still queued, under the ticket that it was given. Its tenant's next IO is
+//! the tenant's head.
 //!
-//! Elsewhere: who parks IOs, and in which order they go, is the scheduler's own (`gimbal`).
+//! Elsewhere: the scheduler decides which IOs are parked, and in which order they go (`gimbal`).
 
 use super::{Drr, Head, Rules};
 use crate::{Io, Mark, Ticket};

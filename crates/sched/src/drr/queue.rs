@@ -19,7 +19,7 @@ pub(super) struct ClassQueues {
     served: [u32; Priority::CLASSES],
     /// The classes with backlog.
     backlogged: Classes,
-    /// The classes whose quota in this cycle is used up.
+    /// The classes that have used up their quota in this cycle.
     spent: Classes,
 }
 
@@ -84,7 +84,7 @@ impl ClassQueues {
         self.classes.take_lifted(ticket)
     }
 
-    /// The class whose IO is next; that counts against its quota.
+    /// The class of the next IO; counts that IO against the class's quota.
     #[inline]
     fn take_turn(&mut self, quotas: &[u32; Priority::CLASSES]) -> Option<usize> {
         let class = match self.backlogged.without(self.spent).first() {

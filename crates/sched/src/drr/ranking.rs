@@ -4,8 +4,8 @@
 //! one behind. Setting a key is O(log n) of those that are set; asking for the least is a look at the top. Tenants without a
 //! key are not in it and cost nothing.
 //!
-//! The key that was added last stays outside the heap until another is added. A tenant whose IO leaves as soon as it arrives gets and loses
-//! its key with nothing in between, which moves no entry.
+//! The key that was added last stays outside the heap until another is added. If each of a tenant's IOs leaves as soon
+//! as it arrives, the tenant gets and loses its key with nothing in between, which moves no entry.
 //!
 //! ```text
 //!   positions[tenant] ──► entries: (key, tenant), each no less than that at (position − 1) / 2
@@ -17,7 +17,7 @@ use units::TenantId;
 
 /// The position of a tenant without a key.
 const ABSENT: u32 = u32::MAX;
-/// The position of the tenant whose key is outside the heap.
+/// The position of a tenant with its key outside the heap.
 const NEWEST: u32 = u32::MAX - 1;
 
 /// Keys of all tenants for one purpose.
@@ -116,7 +116,7 @@ impl<K: Copy + Ord> Ranking<K> {
         }
     }
 
-    /// Puts `entry` where its key belongs; the one at `position` is gone.
+    /// Puts `entry` where its key belongs, in place of the one at `position`.
     fn replace(&mut self, position: usize, entry: (K, TenantId)) {
         if entry < self.entries[position] {
             self.rise(position, entry);

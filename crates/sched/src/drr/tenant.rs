@@ -1,6 +1,6 @@
-//! One tenant's books: its queue, what it has in the SSD, its deficit, and what its share promises it.
+//! One tenant's books: its queue, its IOs in the SSD, its deficit, and the promises of its share.
 //!
-//! Elsewhere: what is decided from them is `drr`.
+//! Elsewhere: the decisions made from them are in `drr`.
 
 use super::RoundConfig;
 use super::meter::Meter;
@@ -74,7 +74,7 @@ impl<H: Default> Tenant<H> {
         });
     }
 
-    /// Its IOs go before the round at this rate.
+    /// Lets its IOs go before the round at this rate.
     pub(super) fn promise(&mut self, meter: Meter) {
         let none =
             || Box::new(Meters { limit_ios: None, limit_bytes: None, reservation: None, promise: None });
@@ -100,7 +100,7 @@ impl<H: Default> Tenant<H> {
         due(&meters.limit_ios).max(due(&meters.limit_bytes))
     }
 
-    /// The instant from which the tenant is behind its reservation, or behind what was promised.
+    /// The instant from which the tenant is behind its reservation or its promise.
     #[inline]
     pub(super) fn reservation_due(&self) -> Option<Instant> {
         let meters = self.meters.as_ref()?;

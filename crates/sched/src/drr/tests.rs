@@ -16,7 +16,7 @@ const NOW: Instant = Instant(1_000_000_000);
 const LAG_MAX: Bytes = Bytes::mib(1);
 const LAG_CATCH_UP: Bytes = Bytes::kib(128);
 
-/// A round whose SSD takes whatever the round gives out: nothing is paced.
+/// A round before an SSD that takes every IO given out: nothing is paced.
 struct Round<R: Rules> {
     drr: Drr<R>,
     cost: Cost,
@@ -463,8 +463,8 @@ fn thousands_of_idle_tenants_change_nothing() {
     assert_eq!(run(0), run(10_000));
 }
 
-/// A tenant without backlog has all its room in use. How many IOs of `count` another submits one after the other, and how many more
-/// once the first is overdue.
+/// Numbers of IOs of `count` that a tenant submits one after the other beside a tenant without backlog that has all its
+/// room in use, and of further ones once the latter is overdue.
 fn served_beside_a_full_tenant(mut round: Round<impl Rules>, full: usize, count: usize) -> [usize; 2] {
     round.reads(ONE, Bytes::kib(128), full);
     assert_eq!(round.submit_all(NOW).len(), full);
@@ -562,8 +562,8 @@ proptest! {
         }
     }
 
-    /// Tenants with backlog throughout, out of room or not, whichever other tenants come and go and whichever IO ends when:
-    /// what they were served differs by at most the bound and one of the largest IOs.
+    /// Tenants with backlog throughout, out of room or not, while any other tenants come and go and IOs end in any
+    /// order: their service differs by at most the bound and one of the largest IOs.
     #[test]
     fn out_of_room_or_not_tenants_stay_close(
         lengths in prop::collection::vec((1..256u64, any::<bool>()), 2..6),

@@ -12,17 +12,17 @@
 //!   └───────────────────────── nothing has come for `anticipation` ─────────────────────┘
 //! ```
 //!
-//! A tenant that keeps one IO outstanding has nothing to dispatch whenever it thinks. Without anticipation it would then be
-//! idle, virtual time would move on without it, and it would lose what it is behind. While it is anticipated it loses no more
-//! than the time that it thinks, and the others wait for it as soon as they are T ahead.
+//! A tenant that keeps one IO outstanding has nothing to dispatch whenever it thinks. Without anticipation it would
+//! then be idle, virtual time would move on without it, and it would lose all that it is behind. While it is
+//! anticipated it loses no more than the time that it thinks, and the others wait for it as soon as they are T ahead.
 //!
 //! Holds: it is idle only with nothing queued, D IOs inside, or the head more than T ahead of a tenant with IOs in flight; if it
 //!        waits only for tenants that are anticipated, it names the instant at which the last of them has caught up or is given
 //!        up; each decision is that of a naive model (`tests/policies/flashfq_naive.rs`).
 //! Elsewhere: costs and constants are `config`, virtual time is `progress`.
-//! Paper: FlashFQ (Shen, Park, USENIX ATC 2013) §3. Ours: within a tenant IOs go in order of arrival, whatever their class; the
-//!        paper's weights are [`Share::weight`](crate::Share), limits and reservations are ignored; a tenant whose IOs hang is
-//!        not waited for.
+//! Paper: FlashFQ (Shen, Park, USENIX ATC 2013) §3. Ours: within a tenant IOs go in order of arrival in all classes;
+//!        the paper's weights are [`Share::weight`](crate::Share), limits and reservations are ignored; the others do
+//!        not wait for a tenant with IOs that hang.
 
 mod config;
 mod progress;
@@ -44,7 +44,7 @@ pub struct Flashfq {
     progress: Progress,
     /// Tenants with backlog: by start tag, then by the time at which they got it.
     backlogged: BTreeSet<(Tag, u64, TenantId)>,
-    /// When which anticipation ends.
+    /// Ends of the anticipations, with their tenants.
     anticipated: BTreeSet<(Instant, TenantId)>,
     /// Counts the times that a tenant entered `backlogged`.
     turns: u64,
@@ -60,7 +60,7 @@ struct Tenant {
     weight: u32,
     /// Start tag of the next IO; while it is anticipated, as it was when the last one completed.
     start: Tag,
-    /// Its place among the backlogged, while it is there.
+    /// Its place among the backlogged, while it has backlog.
     turn: u64,
     in_flight: u32,
     state: State,
@@ -126,7 +126,7 @@ impl Flashfq {
         &mut self.tenants[id.index()]
     }
 
-    /// Gives up the tenants from which nothing has come in time.
+    /// Ends the anticipation of tenants from which no IO has come in time.
     fn give_up(&mut self, now: Instant) {
         while let Some(&(until, id)) = self.anticipated.first()
             && until <= now
@@ -170,7 +170,7 @@ impl Flashfq {
         }
     }
 
-    /// Takes off this many IOs of a tenant that have left its queue unserved.
+    /// Accounts for this many IOs of a tenant that have left its queue unserved.
     fn on_withdrawn(&mut self, now: Instant, id: TenantId, withdrawn: usize) {
         let tenant = &self.tenants[id.index()];
         let (is_empty, in_flight, key) =

@@ -4,8 +4,8 @@
 //! It grows by cost/weight with every IO dispatched, and with the clock while the next IO is merely expected: thinking is
 //! charged as if it were device time, so that a tenant that thinks slowly does not delay the others.
 //!
-//! Virtual time is the smallest progress of any active tenant. So an active tenant is moved on by nothing but its own doing, and
-//! a newcomer starts level with the least-served tenant.
+//! Virtual time is the smallest progress of any active tenant. So only an active tenant's own IOs move it on, and a
+//! newcomer starts level with the least-served tenant.
 //!
 //! Holds: virtual time never goes back (`virtual_time_never_goes_back`).
 //! Elsewhere: the caller decides which tenants are active.
@@ -31,7 +31,7 @@ fn fixed(nanos: u64) -> u128 {
     u128::from(nanos) << FRACTION_BITS
 }
 
-/// A tag that moves with the clock: what it would have been at the origin of time.
+/// A tag that moves with the clock, stored as its value at the origin of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MovingTag(i128);
 
@@ -66,7 +66,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Virtual time: the smallest progress; with no active tenant, the largest progress so far.
+    /// Virtual time: the smallest progress; with no active tenant, the largest progress until now.
     pub(super) fn virtual_time(&self, now: Instant) -> Tag {
         let busy = self.busy.first().map(|(tag, _)| *tag);
         let expected = self.expected.first().map(|(tag, ..)| tag.at(now));

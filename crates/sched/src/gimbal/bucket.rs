@@ -1,7 +1,8 @@
-//! The dual token bucket: when may an IO go?
+//! The dual token bucket: decides when an IO may go.
 //!
-//! Tokens come in at `target_rate` and are split between reads and writes by the write cost `c`, so that an SSD which finds
-//! a written byte that costs `c` times as much is offered `c` read bytes for each. The other bucket gets the overflow of one.
+//! Tokens come in at `target_rate` and are split between reads and writes by the write cost `c`: an SSD on which a
+//! written byte costs `c` times as much is offered `c` read bytes for each. Either bucket gets the overflow of the
+//! other.
 //!
 //! ```text
 //!                        ┌─ c/(1+c) ─► [ read tokens  ] ── a read pays its length
@@ -118,7 +119,8 @@ impl DualBucket {
         }
     }
 
-    /// The read bucket's part of what comes in, with what the split before left over; takes note of what this one leaves.
+    /// The read bucket's part of the earned tokens, with the remainder of the split before; keeps the remainder of this
+    /// one.
     #[inline]
     fn read_share(&mut self, earned: u128) -> u128 {
         let (parts, read_parts) = (self.parts.divisor(), self.pace.read_parts());
@@ -193,7 +195,7 @@ impl DualBucket {
     /// gets there first.
     fn instant_of(&self, kind: IoKind, missing: u128) -> Instant {
         let (own, other) = if kind.pays_as_write() {
-            // The write bucket gets what the read bucket's share, rounded down, leaves.
+            // The write bucket gets the rest after the read bucket's share, rounded down.
             let beyond = (missing - 1) * u128::from(self.pace.parts()) + u128::from(self.remainder);
             (beyond / u128::from(self.pace.write_parts()) + 1, self.read)
         } else {

@@ -11,7 +11,7 @@ use units::{ByteRate, Bytes, Nanos};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Halvings(pub u32);
 
-/// Treatment of other IOs while the bucket of the one whose turn it is cannot pay.
+/// Treatment of other IOs while the bucket of the next IO cannot pay for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GimbalOrder {
     /// All wait behind it (the paper's text, §3.3).
@@ -31,10 +31,10 @@ pub struct GimbalConfig {
     pub rate_start: ByteRate,
     /// α_D, the weight of a new latency in the average. Paper §3.2: 1/2.
     pub latency_weight: Halvings,
-    /// α_T, how fast the threshold follows the latency down; `None`: it stays at `thresh_max` (what the paper's
-    /// figure 17 argues against). Release: 1/16.
+    /// α_T, the rate at which the threshold follows the latency down; `None`: it stays at `thresh_max` (figure 17 of
+    /// the paper argues against that). Release: 1/16.
     pub threshold_weight: Option<Halvings>,
-    /// β, how much faster than in congestion avoidance an under-utilised SSD's rate grows. Paper §3.2: 8.
+    /// β, the growth of an under-utilised SSD's rate in multiples of that in congestion avoidance. Paper §3.2: 8.
     pub underutilised_growth: u64,
     /// Bytes completed per measurement of the completion rate. Release: 16 MiB.
     pub completion_window: Bytes,
@@ -47,14 +47,14 @@ pub struct GimbalConfig {
     /// Depth of each of the two token buckets. Paper §3.3 and Appendix C.1: 256 KiB.
     pub bucket_depth: Bytes,
 
-    /// δ, by how much the write cost falls in a good period. Paper §3.4: 0.5.
+    /// δ, the fall of the write cost in a good period. Paper §3.4: 0.5.
     pub write_cost_step: Cost,
     /// Interval at which the write cost is reconsidered. Release: 100 ms.
     pub write_cost_period: Nanos,
 
     /// Weighted size at which a virtual slot closes; the IO that fills it may overshoot. Paper §3.5: 128 KiB.
     pub slot_size: Bytes,
-    /// IOs per slot assumed for the credit of a tenant none of whose slots has been freed yet. Release: 32 (4 KiB each).
+    /// IOs per slot assumed for the credit of a tenant that has not freed a slot yet. Release: 32 (4 KiB each).
     pub slot_ios_initial: u32,
     /// The round.
     pub round: RoundConfig,
@@ -111,7 +111,8 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// A change of the constants that is still accepted, one that no longer is, and a word of what is said then.
+    /// A change of the constants that is still accepted, one that no longer is, and a word of the message that refuses
+    /// it.
     type Bound = (fn(&mut GimbalConfig), fn(&mut GimbalConfig), &'static str);
 
     #[test]

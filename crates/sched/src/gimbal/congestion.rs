@@ -9,14 +9,14 @@
 //!   under-utilised  rate + β · len
 //! ```
 //!
-//! The completion rate is measured over windows of 16 MiB. Two things would make it lie, and are kept out: time in which
+//! The completion rate is measured over windows of 16 MiB. Two things would falsify it, and are kept out: time in which
 //! the SSD had nothing to do (it is not counted), and the measurement of a load that has passed (an idle spell of
 //! `completion_idle_max` forgets it). While it is unknown an overload only subtracts `len`.
 //!
-//! Holds: the rate stays within its clamp (`the_rate_stays_within_its_clamp`);
-//!        an idle spell never lowers what an overload falls back to (`idle_time_does_not_count_as_slowness`,
+//! Holds: the rate stays within its clamp (`the_rate_stays_within_its_clamp`); an idle spell never lowers the rate to
+//!        which an overload falls back (`idle_time_does_not_count_as_slowness`,
 //!        `a_long_idle_spell_forgets_the_measurement`).
-//! Elsewhere: which state it is, is `latency`; spending the rate is `bucket`.
+//! Elsewhere: the state comes from `latency`; the rate is spent in `bucket`.
 //! Paper: Gimbal §3.2.
 
 use super::GimbalConfig;

@@ -1,4 +1,4 @@
-//! The latency monitor: is the SSD congested for this kind of IO?
+//! The latency monitor: decides whether the SSD is congested for one kind of IO.
 //!
 //! One monitor for reads and one for writes. Each keeps a moving average of the device latency and a threshold that
 //! follows it down while all is well, so that a rise is noticed early, and jumps up while it is not, so that the signal
@@ -13,7 +13,7 @@
 //!
 //! Holds: the threshold stays between `thresh_min` and `thresh_max` (`the_threshold_stays_in_its_band`);
 //!        it arrives at a steady average (`the_threshold_settles_on_a_steady_latency`).
-//! Elsewhere: what the state does to the rate is `congestion`.
+//! Elsewhere: the effect of the state on the rate is in `congestion`.
 //! Paper: Gimbal §3.2. The first latency starts the average; the paper does not say.
 
 use crate::view::{Congestion, MonitorView};

@@ -3,7 +3,7 @@
 //! Four parts that know nothing of one another, and this file, through which everything passes between them:
 //!
 //! ```text
-//!  on_arrival ─► drr: whose IO is next ─► bucket: may it go now? ─► Submit │ WakeAt(the instant it may) │ Idle
+//!  on_arrival ─► drr: which IO is next ─► bucket: may it go now? ─► Submit │ WakeAt(the instant it may) │ Idle
 //!                 ▲  ▲                       ▲
 //!        slots,   │  └─ write_cost ──────────┤ cost
 //!        credit   │          ▲               │ rate, or emptied
@@ -16,7 +16,7 @@
 //! If the head's bucket cannot pay, all others wait with it in the order of the paper's text (§3.3). In that of the release the head waits
 //! aside (`parked`), and others may overtake it.
 //!
-//! The round (`drr`) is shared with another scheduler; what is Gimbal's of it are the `slots`.
+//! The round (`drr`) is shared with another scheduler; Gimbal's own part of it are the `slots`.
 //!
 //! Holds, for every run: it is idle only with nothing queued, with every tenant that has backlog out of slots or limited, or until the
 //!        very instant at which the head, or the first that waits aside, can pay; no IO is lost or repeated, or, in the order of the text,

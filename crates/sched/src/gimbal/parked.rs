@@ -1,4 +1,5 @@
-//! IOs whose turn it was while their bucket could not pay: they wait aside, in one line, and others may overtake them.
+//! IOs that had their turn while their bucket could not pay: they wait aside, in one line, and others may overtake
+//! them.
 //!
 //! ```text
 //!   step (an arrival, a completion, or the instant that was asked for):
@@ -8,15 +9,16 @@
 //!
 //! An IO in the line has its slot, and its deficit is charged. So a tenant can have no more IOs here than its slots hold.
 //!
-//! Holds: an IO that is taken back leaves no hole that an IO waits for (`the_line_keeps_its_order`).
+//! Holds: an IO that is taken back leaves no gap at which the line would stop (`the_line_keeps_its_order`).
 //! Elsewhere: their IOs are in the queues of their tenants (`drr/parking.rs`).
-//! From the authors' release; the paper's text has it otherwise (`GimbalOrder`). It polls every millisecond; here every wait names its instant.
+//! From the authors' release; the paper's text has another order (`GimbalOrder`). The release polls every millisecond;
+//! here every wait names its instant.
 
 use crate::Ticket;
 use alloc::collections::VecDeque;
 use units::{Instant, TenantId};
 
-/// The line, and what is left of the step.
+/// The line, and the rest of the step.
 #[derive(Clone, Debug)]
 pub(super) struct Parked {
     /// `None`: taken back.

@@ -1,22 +1,22 @@
-//! Virtual slots: how much of one tenant may be inside the SSD.
+//! Virtual slots: the bound on one tenant's IOs inside the SSD.
 //!
 //! A slot is a bundle of one tenant's IOs, up to 128 KiB of weighted size. It frees only when every IO in it has
-//! completed, so a tenant whose IOs are slow holds its slots longer, and gets fewer bytes for them.
+//! completed, so a tenant with slow IOs holds its slots longer, and gets fewer bytes for them.
 //!
 //! ```text
 //!   free ── first IO ──► open ── weighted size reaches 128 KiB ──► closed ── last IO completes ──► free
 //! ```
 //!
-//! A slot is *busy* while an IO in it is in flight; the allotment bounds the busy ones. An open slot whose IOs have all
-//! completed stays open and goes on filling (so a tenant with one IO at a time still fills slots), but it is not busy: it
-//! takes nothing from another tenant's allotment.
+//! A slot is *busy* while an IO in it is in flight; the allotment bounds the busy ones. When all IOs of an open slot
+//! have completed, it stays open and goes on filling (so a tenant with one IO at a time still fills slots), but it is
+//! not busy: it takes nothing from another tenant's allotment.
 //!
 //! Every active tenant is allotted `slots × weight / Σ weights` slots, at least one. Its credit is the slots allotted × the IOs in
 //! its slot that was freed last.
 //!
 //! Holds: a tenant with as many busy slots as its allotment only fills the slot it has open (`drr`'s tests);
 //!        busy returns to zero when all IOs end (`nothing_is_busy_when_all_ios_have_ended`).
-//! Elsewhere: what happens to a tenant without a slot is `drr`.
+//! Elsewhere: the treatment of a tenant without a slot is in `drr`.
 //! Paper: Gimbal §3.5; credit §3.6.
 
 use super::GimbalConfig;
@@ -25,7 +25,7 @@ use crate::{Credit, Mark};
 use alloc::vec::Vec;
 use units::{Bytes, TenantId};
 
-/// The slots of one SSD: what the round asks of Gimbal.
+/// The slots of one SSD: Gimbal's rules for the round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotRules {
     /// Slots to share out.
@@ -91,7 +91,7 @@ impl Rules for SlotRules {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// IOs submitted in it so far.
+    /// IOs submitted in it until now.
     ios: u32,
     in_flight: u32,
     weighted: Bytes,

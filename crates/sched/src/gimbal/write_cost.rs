@@ -1,4 +1,4 @@
-//! The write cost: what a written byte costs relative to a byte read, right now.
+//! The write cost: the present cost of a written byte relative to a byte read.
 //!
 //! An SSD's buffer absorbs writes until it is full; then a write costs up to `write_cost_worst` reads. So the price falls by
 //! a step in every period in which writes were fast, and goes half way back to the worst as soon as they are slow:
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Holds: best ≤ cost ≤ worst (`the_cost_stays_between_the_best_and_the_worst`).
-//! Elsewhere: what is paid at it is `bucket` and `drr`.
+//! Elsewhere: IOs are charged at this cost in `bucket` and `drr`.
 //! Paper: Gimbal §3.4: writes are slow when they take longer than `thresh_min` on average. The authors' release also asks for a
 //! read in the same period, or for a mean above `thresh_max`; and it divides a count by itself, so that its cost always decays to
 //! 1. Why we follow the text: docs/paper-map.md.
@@ -113,7 +113,7 @@ mod tests {
         WriteCost::new(&device, Cost::ratio(1, 2), PERIOD)
     }
 
-    /// A cost whose first period has just begun, before which nothing counts.
+    /// A cost in its first period, which has just begun; nothing counts before it.
     fn started() -> WriteCost {
         let device = DeviceConstants { write_cost_best: Cost::ONE, ..DeviceConstants::DCT983 };
         let mut cost = cost_on(device);

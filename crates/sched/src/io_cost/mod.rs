@@ -1,4 +1,5 @@
-//! io.cost: weights of device time, by a cost model that is told of the SSD, at a rate that follows how late IOs are.
+//! io.cost: weights of device time, by a cost model that is configured for the SSD, at a rate that follows the lateness
+//! of IOs.
 //!
 //! ```text
 //!   device time passes at `vrate`             an IO goes when its tenant's cursor, moved on by cost / share, does not pass device time
@@ -9,16 +10,19 @@
 //!                           late IOs or full queues lower vrate, waiting tenants raise it                                       (`vrate`)
 //! ```
 //!
-//! The model is told once: six figures of single streams (`config`). What writes do to reads, what a mix costs and what the flash is like by now,
-//! is left to vrate, which slows all tenants alike.
+//! The model is given once: six figures of single streams (`config`). The effect of writes on reads, the cost of a mix
+//! and the present state of the flash are left to vrate, which slows all tenants alike.
 //!
 //! Holds: no tenant's cursor passes device time, so all together use no more of it than passes, and half a period each
 //!        (`tests/policies/io_cost.rs`, in every world); busy tenants' device time is as their weights; a tenant that uses a little does not
 //!        hold the rest back.
-//! Elsewhere: what an IO costs is `config`, how fast time passes is `vrate`, what a tenant gives away is `tenant`.
-//! Source: Linux's documentation of `io.cost.model` and `io.cost.qos`, and the controller's behaviour in 5.x. Ours: tenants are one level of
-//!         control groups. A scheduler here sees no addresses, so every IO costs what a random one does. The share given away is found as before Linux 5.10, which solves
-//!         for it exactly. Left out: merges, debts (of IOs that must not wait: swapping, journals), and what the kernel guesses of a drive that was not measured.
+//! Elsewhere: the cost of an IO is `config`, the speed of time is `vrate`, the part that a tenant gives away is
+//!            `tenant`.
+//! Source: Linux's documentation of `io.cost.model` and `io.cost.qos`, and the controller's behaviour in 5.x. Ours:
+//!         tenants are one level of control groups. A scheduler here sees no addresses, so every IO costs as much as a
+//!         random one. The share given away is found as before Linux 5.10, which solves for it exactly. Left out:
+//!         merges, debts (of IOs that must not wait: swapping, journals), and the kernel's guesses about a drive that
+//!         was not measured.
 
 mod config;
 mod tenant;
@@ -35,11 +39,11 @@ use tenant::{Account, WEIGHT_BITS, WHOLE};
 use units::{Instant, Nanos, TenantId};
 use vrate::{MILLION, Period, Vrate};
 
-/// Of a period, per cent: the most budget that is kept.
+/// The most budget that is kept, in per cent of a period.
 const BUDGET_PER_CENT: i128 = 50;
-/// Of a period, per cent: one with less budget than that takes back what it gave away.
+/// Budget in per cent of a period below which a tenant takes back the share that it gave away.
 const SHORT_PER_CENT: i128 = 10;
-/// Of tenants whose IOs are older than this, no more is known.
+/// Periods without a new IO after which a tenant with old IOs in the SSD no longer counts as lagging.
 const LAGGING_PERIODS: i128 = 10;
 
 /// One SSD's io.cost.
@@ -48,17 +52,17 @@ pub struct IoCost {
     config: IoCostConfig,
     queues: Queues,
     accounts: Vec<Account>,
-    /// By which share of device time the cursors of IOs in flight were moved.
+    /// For each IO in flight, the share of device time by which it moved the cursors.
     charged: Marks<i128>,
     vrate: Vrate,
-    /// When this period began, and what device time it was then.
+    /// The begin of this period, and the device time at that moment.
     began: Instant,
     device: i128,
     /// Whether any tenant is active; otherwise periods do not end.
     runs: bool,
-    /// Weights of the active tenants, in parts, as far as they are in use.
+    /// Weights of the active tenants, in parts, without the parts given away.
     in_use: u128,
-    /// Since when IOs have budget and no request; and for how long before that, in this period.
+    /// Since when IOs have budget and no request; and the time before that in this period.
     without_request: Option<Instant>,
     waited: Nanos,
 }
@@ -163,13 +167,13 @@ impl IoCost {
         }
     }
 
-    /// By how much the cursor of an active tenant is moved for an IO.
+    /// Device time by which the cursor of an active tenant is moved for an IO.
     fn charge(&self, id: TenantId, io: &Io) -> i128 {
         let cost = self.config.cost(io.kind, io.length);
         (cost * self.in_use).div_ceil(u128::from(self.accounts[id.index()].in_use)) as i128
     }
 
-    /// The first IO of a tenant, the device time at which it may go, and what it is charged.
+    /// Of a tenant's first IO, the device time at which it may go, and its charge.
     fn head(&self, id: TenantId) -> Option<(i128, i128)> {
         let (io, _) = self.queues.head(id)?;
         let charge = self.charge(id, io);
@@ -180,7 +184,7 @@ impl IoCost {
         (0..self.accounts.len() as u32).map(TenantId)
     }
 
-    /// The tenant whose IO may go first.
+    /// The tenant with the IO that may go first.
     fn first(&self) -> Option<(i128, TenantId, i128)> {
         let heads = self.ids().filter_map(|id| self.head(id).map(|(moment, charge)| (moment, id, charge)));
         heads.min()
@@ -270,7 +274,7 @@ impl IoCost {
         Io { mark: self.charged.note(charge), ..io }
     }
 
-    /// No IO waits for a request any more.
+    /// Notes that no IO waits for a request any more.
     fn has_requests(&mut self, now: Instant) {
         if let Some(since) = self.without_request.take() {
             self.waited += now.since(since);

@@ -1,15 +1,15 @@
-//! One tenant's account: its cursor in device time, its weight, and what it gives away of it.
+//! One tenant's account: its cursor in device time, its weight, and the part of it that it gives away.
 //!
-//! A tenant's own time runs as much slower than the SSD's as its share is smaller. Its *cursor* moves on by the cost of what it does, and may not pass
-//! the SSD's time; how far it is behind is its budget.
+//! A tenant's own time runs slower than the SSD's in proportion to its share. Its *cursor* moves on by the cost of its
+//! IOs, and may not pass the SSD's time; its distance behind that is its budget.
 
 /// A share of one.
 pub(super) const WHOLE: u64 = 1 << 16;
 /// A weight is counted in these parts, so that some of it can be given away.
 pub(super) const WEIGHT_BITS: u32 = 16;
-/// Periods whose use is remembered.
+/// Number of periods for which the use is remembered.
 const REMEMBERED: usize = 3;
-/// Periods that must be, before anything is given away.
+/// Number of periods with use that are needed before anything is given away.
 const REMEMBERED_MIN: usize = 2;
 /// Part of a share in use that is kept: a quarter and a fiftieth more than is used. Less than a thirty-third is not worth giving.
 const KEPT_PER_CENT: u64 = 125;
@@ -19,15 +19,15 @@ const GIVEN_MIN: u64 = WHOLE / 33;
 /// One tenant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Account {
-    /// Moves on with what goes to the SSD.
+    /// Moves on with IOs that go to the SSD.
     pub(super) cursor: i128,
-    /// Moves on with what ends: behind the cursor by what is in the SSD.
+    /// Moves on with IOs that end: it is behind the cursor by the cost of the IOs in the SSD.
     pub(super) ended: i128,
     /// Where the cursor was at the end of the last period.
     pub(super) counted: i128,
     /// Whether its weight counts.
     pub(super) is_active: bool,
-    /// Whether something came in this period.
+    /// Whether an IO came in this period.
     pub(super) has_asked: bool,
     /// Its weight, in parts; less if it gives some away.
     pub(super) in_use: u64,
@@ -44,7 +44,7 @@ impl Account {
         self.counted += by;
     }
 
-    /// Whether nothing of it is in the SSD.
+    /// Whether none of its IOs is in the SSD.
     pub(super) fn has_all_back(&self) -> bool {
         self.cursor == self.ended
     }
@@ -64,7 +64,7 @@ impl Account {
         used
     }
 
-    /// The share to be left to one that used this much of `share`; `None` if it has not much too much.
+    /// The share to be left to a tenant that used this much of `share`; `None` if it has hardly too much.
     pub(super) fn surplus(used: u64, share: u64) -> Option<u64> {
         let kept = Account::kept(used);
         (kept + GIVEN_MIN <= share).then_some(kept)
@@ -75,7 +75,7 @@ impl Account {
         (used * KEPT_PER_CENT).div_ceil(100) + KEPT_MORE
     }
 
-    /// The share to be left to it, by the most that it used lately.
+    /// The share to be left to it, by its highest use lately.
     pub(super) fn surplus_lately(&self, share: u64) -> Option<u64> {
         let used = self.used.iter().filter(|used| **used > 0);
         if used.clone().count() < REMEMBERED_MIN {

@@ -1,9 +1,10 @@
 //! Speed of device time: faster while a tenant waits though the SSD keeps up, slower while it does not.
 //!
 //! ```text
-//!   late, or IOs wait for requests                           busy level up by 1 a period, from 0     vrate down by 0 … 16 %, the more the longer
-//!   in time by a margin, somebody waits, nobody has too much busy level down by 1, from 0            vrate up by as much
-//!   else                                                     0                                       stays
+//!   late, or IOs wait for requests              busy level up by 1 a period, from 0   vrate down by 0 … 16 %, by level
+//!   in time by a margin, some tenant waits,     busy level down by 1, from 0          vrate up by as much
+//!     and none has a surplus
+//!   else                                        0                                     stays
 //! ```
 
 use super::config::IoCostQos;
@@ -12,9 +13,9 @@ use units::Nanos;
 
 /// Per million.
 pub(super) const MILLION: u64 = 1_000_000;
-/// Of a period, per cent: IOs may wait this long for requests.
+/// Time for which IOs may wait for requests, in per cent of a period.
 const WAIT_PER_CENT: u64 = 5;
-/// Of what may be late or wait, per cent: less is in time by a margin.
+/// Per cent of the allowed lateness or wait; below that, IOs are in time by a margin.
 const MARGIN_PER_CENT: u64 = 75;
 /// Bounds that hold whatever was asked for: 1 % and 10,000 %.
 const LEAST: u64 = 10_000;
@@ -44,13 +45,13 @@ struct InTime {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Period {
     pub(super) length: Nanos,
-    /// For how long IOs had budget and no request.
+    /// Time for which IOs had budget and no request.
     pub(super) waited: Nanos,
     /// Tenants without enough budget.
     pub(super) shortages: usize,
     /// Tenants that have more budget than they use.
     pub(super) surpluses: usize,
-    /// Tenants whose IOs are in the SSD since before the period.
+    /// Tenants with IOs that are in the SSD since before the period.
     pub(super) lagging: usize,
 }
 
@@ -84,7 +85,7 @@ impl Vrate {
     pub(super) fn on_period(&mut self, period: &Period) {
         let of_period = u128::from(period.length.0.max(1));
         let waited = (u128::from(period.waited.0) * 100 / of_period) as u64;
-        // Late IOs per million, and how many may be.
+        // Late IOs per million, and the allowed number.
         let both = [(self.reads, self.qos.read_percent), (self.writes, self.qos.write_percent)].map(
             |(InTime { all, late }, percent)| {
                 let late = (late * MILLION).div_ceil(all.max(1));

@@ -1,6 +1,7 @@
 //! Lateness of a domain's IOs against the domain's target: counts in quarters of the target.
 //!
-//! A percentile is asked for after 500 IOs, or a second after it was first asked for in vain; asking for it forgets them.
+//! A percentile is given once 500 IOs have ended, or a second after the first try with fewer; then the counts begin
+//! anew.
 
 use units::{Instant, Nanos};
 
@@ -22,7 +23,7 @@ impl Latencies {
         self.0[bucket.min(BUCKETS as u64 - 1) as usize] += 1;
     }
 
-    /// The bucket of a percentile. `asked` is until when to wait for more of them, since it was asked for in vain.
+    /// The bucket of a percentile; `None` while there are too few IOs. `asked` is the end of the wait for more of them.
     pub(super) fn percentile(
         &mut self,
         now: Instant,

@@ -11,11 +11,12 @@
 //!      become  tokens × (that percentile, in quarters of the target, rounded up) / 4                             at least one
 //! ```
 //!
-//! So a domain that is in time is throttled while the SSD is congested, and one that is late gets more. Tenants, weights and sizes are nothing to it: all reads
-//! are one queue.
+//! So a domain that is in time is throttled while the SSD is congested, and one that is late gets more. It disregards
+//! tenants, weights and sizes: all reads are one queue.
 //!
-//! Holds: it is idle only if nothing is queued or every domain that has something has no token left; tokens are at least one and at most what the
-//!        table says; each decision is that of a naive model (`tests/policies/kyber_naive.rs`).
+//! Holds: it is idle only if nothing is queued or every domain with queued IOs has no token left; tokens are at least
+//!        one and at most the number in the table; each decision is that of a naive model
+//!        (`tests/policies/kyber_naive.rs`).
 //! Source: Linux's documentation of the scheduler's targets, and its behaviour in 6.x. Ours: there is one queue, where Linux has one for each hardware
 //!         queue; deallocations are among the others (Linux: a domain of their own with a target of 5 s). Left out: merges, and the limit for asynchronous
 //!         IOs, because a target's are synchronous. An IO that failed is not measured.
@@ -32,7 +33,7 @@ use units::{Instant, Nanos, TenantId};
 const DOMAINS: usize = 3;
 const OTHERS: usize = 2;
 const BATCHES: [u32; DOMAINS] = [16, 8, 1];
-/// From the first IO that ends to the next look at what was measured.
+/// Time from the first IO that ends to the next look at the measurements.
 const PERIOD: Nanos = Nanos::millis(100);
 
 /// Kyber's constants.
@@ -67,11 +68,11 @@ pub struct Kyber {
     config: KyberConfig,
     requests: Requests<DOMAINS>,
     domains: [Domain; DOMAINS],
-    /// The domain whose turn it is.
+    /// The domain that has its turn.
     turn: usize,
     /// IOs of its batch so far.
     batched: u32,
-    /// When what was measured is looked at.
+    /// The time of the next look at the measurements.
     look: Option<Instant>,
     /// When the IOs in flight got their requests.
     since: Marks<Instant>,
@@ -81,9 +82,9 @@ pub struct Kyber {
 struct Domain {
     tokens: u32,
     in_flight: u32,
-    /// In the SSD.
+    /// Latencies in the SSD.
     device: Latencies,
-    /// Since it got its request.
+    /// Latencies since the IOs got their requests.
     whole: Latencies,
     asked: Option<Instant>,
     /// The whole latency's 99th percentile, not yet acted upon.
@@ -138,7 +139,7 @@ impl Kyber {
         self.domains.map(|domain| domain.tokens)
     }
 
-    /// Looks at what was measured, if it is time.
+    /// Looks at the measurements, if it is time.
     fn advance(&mut self, now: Instant) {
         let Some(look) = self.look.take_if(|look| *look <= now) else { return };
         let measured = &mut self.domains[..OTHERS];

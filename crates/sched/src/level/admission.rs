@@ -104,7 +104,7 @@ impl Admission {
         }
     }
 
-    /// Whether the objective can be kept together with those of others, as far as that is known.
+    /// Whether the objective can be kept together with those of others, by the prices and latencies seen until now.
     pub(super) fn admit<'a>(
         &self,
         tenant: TenantId,

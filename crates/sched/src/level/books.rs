@@ -1,14 +1,15 @@
 //! Activity of each tenant: its kind of work, and whether it takes all that it can get.
 //!
-//! A tenant is *busy* if it would take more than it gets: its IOs wait in the switch, or it sends an IO whenever one has ended. And it must
-//! have several IOs outstanding, or get its fair share. Every other tenant asks for less than its share. There is no need to measure its
-//! kind of work, and no gain in keeping it waiting during a probe. (A tenant whose IOs come at random has many outstanding, too, on an
-//! SSD that others keep busy: `closed_loop` can tell.)
+//! A tenant is *busy* if it would take more than it gets: its IOs wait in the switch, or it sends an IO whenever one
+//! has ended. And it must have several IOs outstanding, or get its fair share. Every other tenant asks for less than
+//! its share: its kind of work need not be measured, and holding it back during a probe gains nothing. (A tenant whose
+//! IOs come at random also has many outstanding on an SSD that others keep busy: `closed_loop` recognises it.)
 //!
 //! A period is short, and where many share a slow SSD a tenant is not served in each. One that was busy and has IOs outstanding still is.
 //!
-//! Holds: a tenant that asks for little is not busy, however many others are (`a_tenant_that_asks_for_little_is_not_busy`), and however
-//!        many IOs it has outstanding (`a_tenant_whose_ios_come_at_random_is_not_busy`); a busy tenant whose turn has not come is busy
+//! Holds: a tenant that asks for little is not busy, however many others are
+//!        (`a_tenant_that_asks_for_little_is_not_busy`), and however many IOs it has outstanding
+//!        (`a_tenant_whose_ios_come_at_random_is_not_busy`); a busy tenant whose turn has not come stays busy
 //!        (`a_busy_tenant_that_waits_for_its_turn_is_busy`).
 
 use super::closed_loop::ClosedLoop;
@@ -85,7 +86,7 @@ fn excess(kinds: &[Served]) -> u64 {
     kinds.iter().map(over).sum()
 }
 
-/// The books of all tenants.
+/// The activity of all tenants.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Books {
     books: Vec<Book>,
@@ -104,15 +105,16 @@ pub(super) struct Present {
     pub(super) busy: [u32; Kind::COUNT],
     /// Their weights, summed up.
     pub(super) weights: [u64; Kind::COUNT],
-    /// How many of their tenant's outstanding the IOs of each kind's busy tenants found when they arrived, summed up, and how many IOs.
+    /// For each kind's busy tenants: the sum of the outstanding IOs that their IOs found on arrival, and the number of
+    /// these IOs.
     pub(super) found: [[u64; 2]; Kind::COUNT],
     /// Tenants that were served.
     pub(super) tenants: usize,
     /// Device time that was served to tenants that write.
     pub(super) written: u64,
-    /// Whether a busy tenant mostly has all its IOs in the SSD: the switch cannot decide its share.
+    /// Whether a busy tenant rarely has IOs queued here, so that ordering cannot enforce its share.
     pub(super) is_beyond_reach: bool,
-    /// Device time that was served to kinds of busy tenants in excess of their fair shares of what all of these were served.
+    /// Device time served to kinds of busy tenants beyond their fair shares of the service that all these kinds had.
     pub(super) excess: u64,
 }
 
@@ -198,7 +200,7 @@ impl Books {
         self.served.push(id);
     }
 
-    /// The period has ended. With `judge`, each tenant is judged busy or not by this period; without, the last judgement stays.
+    /// Ends a period. With `judge`, its service decides which tenants are busy; without, the last judgement stays.
     pub(super) fn on_period(&mut self, judge: bool) -> Present {
         let (mut all, mut weights) = (0u64, 0u64);
         for id in &self.served {

@@ -1,19 +1,21 @@
 //! Whether a tenant keeps to a number of outstanding IOs: it sends one when another has ended, and only then. So it would take more than it gets.
 //!
-//! Either of two signs tells:
+//! Either of two signs identifies such a tenant:
 //!
-//! - the number hardly varies. That of a tenant whose IOs come at random varies as much as its mean at least;
-//! - it is at its highest often. An SSD may end many IOs at once, as when its write buffer has room again, and then the number goes from few to all
-//!   and back. But the tenant always comes to the same number, and IOs that come at random reach their highest only a few times.
+//! - the number hardly varies. For a tenant whose IOs come at random, its variance is at least as large as its mean;
+//! - it is often at its highest. An SSD may end many IOs at once, as when its write buffer has room again, and then the
+//!   number goes from few to all and back. But it always comes back to the same number, while IOs that come at random
+//!   reach their highest number only a few times.
 //!
-//! Holds: what comes at random is not taken for a closed loop, however many are outstanding (`what_comes_at_random_is_no_closed_loop`), and a closed
-//!        loop is known whatever the SSD ends at once (`a_closed_loop_is_known_whatever_ends_at_once`).
+//! Holds: IOs that come at random are not taken for a closed loop, however many are outstanding
+//!        (`what_comes_at_random_is_no_closed_loop`), and a closed loop is recognised however many IOs the SSD ends at
+//!        once (`a_closed_loop_is_known_whatever_ends_at_once`).
 
 /// More outstanding IOs than this count as this many.
 const OUTSTANDING_MAX: u64 = 1 << 16;
-/// With fewer at most, being at the highest says nothing.
+/// Below this highest number, being at the highest says nothing.
 const MOST_LEAST: u64 = 8;
-/// And if it was there fewer times.
+/// Least number of times at the highest number for it to count.
 const TIMES_LEAST: u64 = 32;
 
 /// Numbers of its own outstanding IOs that a tenant's IOs found at arrival.
@@ -66,7 +68,8 @@ impl ClosedLoop {
         variance * 4 <= n * sum
     }
 
-    /// If the number rises and falls evenly between none and the most, two IOs of so many find the most or one less.
+    /// Whether the IOs often found the most outstanding, or one less: if the number rose and fell evenly between none
+    /// and the most, two in every `most` IOs would.
     fn is_often_at_its_most(&self) -> bool {
         let times = self.at_most[0] + self.at_most[1];
         self.most >= MOST_LEAST && times >= TIMES_LEAST && times * self.most * 2 >= self.arrived * 3
@@ -93,7 +96,8 @@ mod tests {
         }
     }
 
-    /// As many arrive at a random moment as end then, on average: what is outstanding has a distribution of Poisson.
+    /// On average as many IOs arrive at a random moment as end then, so the number outstanding has a Poisson
+    /// distribution.
     #[test]
     fn what_comes_at_random_is_no_closed_loop() {
         let mut taken = 0;

@@ -1,8 +1,9 @@
 //! The limit on the device time in flight, found by trying: as little as the SSD needs to be as busy as it can be.
 //!
-//! A scheduler cannot change the order of IOs that are in the SSD, and every IO there waits for the others. But an SSD is fast only with many IOs
-//! in flight; how many, it does not say. So two limits are compared, one after the other, by the *useful* device time that is
-//! served under either: what a tenant is served in excess of its fair share does not count (`books`).
+//! A scheduler cannot change the order of IOs that are in the SSD, and every IO there waits for the others. But an SSD
+//! is fast only with many IOs in flight, and it does not report how many it needs. So two limits are compared, one
+//! after the other, by the *useful* device time served under each: service of a tenant beyond its fair share does not
+//! count (`books`).
 //!
 //! ```text
 //!   limit    ▔▔▔▔▔▔▁▁▁▁▁▁  three quarters of it: serves as much?  → that is the limit now, and down again
@@ -10,9 +11,9 @@
 //!            ····██····██  counted: the end of either turn
 //! ```
 //!
-//! The beginning of a turn does not count. What is in flight then was submitted under the other limit. And a write counts when the buffer
-//! of the SSD takes it, so after a change the SSD still works for what was counted before: longer after a change to a lower limit,
-//! because a buffer drains more slowly than it fills.
+//! The beginning of a turn does not count, because the IOs in flight then were submitted under the other limit. And a
+//! write counts when the buffer of the SSD takes it, so after a change the SSD still works off writes that were counted
+//! before: for longer after a change to a lower limit, because a buffer drains more slowly than it fills.
 //!
 //! The first way down is taken in halves, until one serves less: while too much is in flight, a tenant with few small IOs has all of
 //! them in the SSD and none in the switch, where its share would be decided.
@@ -20,41 +21,46 @@
 //! The switch can give a tenant its share only if some of the tenant's IOs wait in the switch. While a busy tenant has all of them in the
 //! SSD, a lower limit may therefore serve less: down to six sevenths of the best.
 //!
-//! Many small losses would add up. So a lower limit must also serve nearly as much as the best that was seen lately. If other tenants are busy, another
-//! best may be right, so the one from before counts only until some comparisons in a row were not disturbed. It is not forgotten at once: where tenants seem busy
-//! by turns, that is several times a second, and each time the limit would sink by what noise hides. Nor do they keep a comparison from its end: otherwise only the shorter
-//! ones would have one.
+//! Many small losses would add up. So a lower limit must also serve nearly as much as the best that was seen lately.
+//! When other tenants become busy, another best may be right, so the earlier one counts only until some comparisons in
+//! a row were not disturbed. It is not forgotten at once: where tenants seem busy by turns, that happens several times
+//! a second, and each time the limit would sink by as much as noise hides. Nor do such changes cut a comparison short:
+//! otherwise only the shorter ones would come to an end.
 //!
-//! The limit is never below an IO of the dearest of those that are served: one IO is always let in, so a limit below that would only keep cheaper ones out.
+//! The limit is never below the price of the most expensive IO served lately: one IO is always let in, so a lower limit
+//! would only keep cheaper ones out.
 //!
-//! To try a limit may cost much of what is served meanwhile. After two comparisons that found nothing better, the search rests the longer, the
-//! more they cost.
+//! Trying a limit may cost much of the service meanwhile. After two comparisons that found nothing better, the search
+//! rests, for longer the more they cost.
 //!
-//! Holds: the limit stays within its bounds (`the_limit_stays_within_its_bounds`), and finds the knee of an SSD that has one
-//!        (`the_knee_is_found_from_above_and_from_below`), whatever a buffer hides (`what_an_ssd_does_right_after_a_change_does_not_count`); what it costs to bring a tenant's IOs into the switch is bounded
-//!        (`a_tenant_beyond_reach_costs_a_seventh_at_most`),
-//!        and so is what trying costs (`trying_costs_little`); that others are busy again and again, and noise, do not add up
-//!        (`that_others_are_busy_all_the_time_costs_little`), and do not end the search (`the_search_goes_on_whoever_is_busy`); it is never below an IO that is
-//!        served (`an_io_fits_the_limit`).
+//! Holds: the limit stays within its bounds (`the_limit_stays_within_its_bounds`), and finds the knee of an SSD that
+//!        has one (`the_knee_is_found_from_above_and_from_below`), whatever a buffer hides
+//!        (`what_an_ssd_does_right_after_a_change_does_not_count`); bringing a tenant's IOs into the switch costs a
+//!        bounded part of the service (`a_tenant_beyond_reach_costs_a_seventh_at_most`), and so does trying
+//!        (`trying_costs_little`); neither noise nor tenants that become busy again and again add up to a loss
+//!        (`that_others_are_busy_all_the_time_costs_little`) or end the search (`the_search_goes_on_whoever_is_busy`);
+//!        it is never below an IO that is served (`an_io_fits_the_limit`).
 
 use core::cmp::Ordering;
 use units::Bytes;
 
-/// Before anything is known: as much as most SSDs need. With more, a tenant with few IOs would have all of them in the SSD at first, and no share.
+/// The limit before anything is known: as much as most SSDs need. With more, a tenant with few IOs would have all of
+/// them in the SSD at first, and no share.
 const INITIAL: Bytes = Bytes(2_000_000);
 const LEAST: Bytes = Bytes(50_000);
 const MOST: Bytes = Bytes(64_000_000);
 /// Periods at the beginning of a turn that do not count: as long as most buffers take to fill.
 const SETTLES: u32 = 4;
-/// The same of a turn of a lower limit: as long as most buffers take to drain, which is slower. Meanwhile reads are slow, too.
+/// The same for the turn of a lower limit: as long as most buffers take to drain, which is slower. Meanwhile reads are
+/// slow, too.
 const DRAINS: u32 = 10;
 /// Periods that count.
 const COUNTS: u32 = 2;
-/// Periods without a comparison after one that found nothing better in either direction: these at least,
+/// Least number of periods without a comparison after one that found nothing better in either direction.
 const REST: u32 = 24;
-/// and so many times the periods in which as much is served as the comparisons cost: 2 % of the time.
+/// Number of periods of rest for each period's worth of service that the comparisons cost: a loss of 2 % of the time.
 const REST_PER_LOST: u64 = 50;
-/// But never more: five seconds or so.
+/// The longest rest, in periods: about five seconds.
 const REST_MOST: u32 = 200;
 /// A lower limit may serve less by one part in this number.
 const LOSS: u64 = 50;
@@ -68,7 +74,8 @@ const GAIN: u64 = 40;
 const FORGET: u64 = 100;
 /// Number of comparisons in a row with the same busy tenants that end the bound from before their change.
 const UNDISTURBED: u32 = 4;
-/// Periods over which the most expensive IO is remembered, at least; twice as many at most. Where little is served, one IO may take several.
+/// Least number of periods for which the most expensive IO is remembered; twice as many is the most. Where little is
+/// served, one IO may take several periods.
 const DEAREST: u32 = 40;
 /// Fixed point: parts of a whole.
 const ONE: u64 = 1 << 16;
@@ -95,14 +102,14 @@ pub(super) struct Depth {
     /// Periods under either limit in which a busy tenant had all its IOs in the SSD.
     beyond_reach: [u32; 2],
     best: u64,
-    /// The best of when others were busy; zero if that is long ago.
+    /// The best seen while other tenants were busy; zero if that is long ago.
     best_before: u64,
     /// Comparisons in a row with the same busy tenants, and whether these have changed since the last one.
     undisturbed: u32,
     is_disturbed: bool,
-    /// The limit was lowered to bring IOs into the switch: the best was served without that.
+    /// The limit was lowered to bring IOs into the switch; the best was served with a higher one.
     reaches: bool,
-    /// The dearest IO served, lately and before that, and for how many periods.
+    /// The price of the most expensive IO served lately and before that, and the number of periods of the former.
     dearest: [Bytes; 2],
     dearest_for: u32,
 }
@@ -137,13 +144,13 @@ impl Depth {
         limit.max(self.least())
     }
 
-    /// The least limit: an IO of the dearest tenant fits it.
+    /// The least limit: an IO of the tenant with the most expensive ones fits it.
     fn least(&self) -> Bytes {
         let [lately, before] = self.dearest;
         LEAST.max(lately).max(before).min(MOST)
     }
 
-    /// Notes the charge of the dearest tenant's IOs in a period that has ended.
+    /// Notes the charge of the most expensive tenant's IOs in a period that has ended.
     pub(super) fn note_dearest(&mut self, dearest: Bytes) {
         self.dearest[0] = self.dearest[0].max(dearest);
         self.dearest_for += 1;
@@ -152,7 +159,7 @@ impl Depth {
         }
     }
 
-    /// Whether the limit itself is tried, and not another one.
+    /// Whether the limit itself is tried now, not the other one.
     pub(super) fn is_own_turn(&self) -> bool {
         self.rest > 0 || !self.is_others_turn
     }
@@ -300,7 +307,7 @@ mod tests {
         assert!((2_900_000..=4_600_000).contains(&depth.limit.0), "{depth:?}");
     }
 
-    /// A buffer hides for some periods what a change does: it drains, or it fills.
+    /// A buffer hides the effect of a change for some periods, while it drains or fills.
     #[test]
     fn what_an_ssd_does_right_after_a_change_does_not_count() {
         let (mut depth, mut limits, mut since) = (Depth::new(), [Depth::new().limit(); 2], 4);
@@ -351,7 +358,8 @@ mod tests {
         assert!(all >= 4000 * 1_000_000 / 100 * 97, "{all} of 4,000,000,000");
     }
 
-    /// Runs with a few per cent of noise on what is served, while other tenants become busy every so many periods. Returns what part was served at the end.
+    /// Runs with a few per cent of noise on the service, while the busy tenants change every `every` periods. Returns
+    /// the part of full service at the end.
     fn disturbed(every: u32, knee: u64, noise: u64, limit: Bytes) -> f64 {
         let (mut depth, mut random) = (Depth { limit, ..Depth::new() }, 1u64);
         let mut served_late = 0;

@@ -29,7 +29,7 @@ use crate::view::TimeInFlightView;
 use crate::{Credit, Io, Mark};
 use units::{ByteRate, Bytes, Instant, Nanos, TenantId};
 
-/// Limits on what is in flight, counted in bytes of large reads as costs are.
+/// Limits on device time in flight, counted in bytes of large reads as costs are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InFlightLimits {
     /// Where all read, or all write.
@@ -45,7 +45,7 @@ pub struct InFlightLimits {
 impl InFlightLimits {
     /// The largest limit: many times what any SSD needs.
     pub const MAX: Bytes = Bytes::gib(1);
-    /// A page of flash. Ours: that of today's TLC; the model of a DCT983 has it too.
+    /// A page of flash. Our choice: that of today's TLC, and of the model of a DCT983.
     const PAGE: Bytes = Bytes::kib(16);
 
     /// For an SSD with bandwidth `rate`, under-utilised at a latency of `thresh_min` or less.
@@ -110,7 +110,7 @@ const ONE: u64 = 1 << 16;
 const PERIOD: Nanos = Nanos::millis(50);
 /// A period that was closed so late was mostly idle: all that was seen before it is forgotten.
 const PERIOD_LATEST: Nanos = Nanos::millis(100);
-/// Of what was seen, an eighth is forgotten with every period.
+/// The part of the observations that is forgotten with every period: an eighth.
 const MEMORY: u64 = 8;
 /// A tenant's part, in multiples of its share of the limit: once in the SSD, once waiting.
 const PART_PER_SHARE: u64 = 2;
@@ -224,8 +224,8 @@ impl TenantTime {
         self.charged < part || self.charged == Bytes::ZERO
     }
 
-    /// Whether half of what its credit lets it have, or of `part`, is in the SSD at least: nothing of a tenant that is held to its
-    /// credit may wait here, and some of what it may have is always on the wire.
+    /// Whether the tenant has in the SSD at least half of its credit, or half of `part`: while its credit holds it
+    /// back, none of its IOs may wait here, and some of those that its credit allows are always on the wire.
     #[inline]
     pub(super) fn is_held_to(&self, part: Bytes) -> bool {
         let usual = self.mean.max(MEAN_WEIGHT);
@@ -291,7 +291,7 @@ impl TenantTime {
         self.is_excused = self.charged > Bytes::ZERO;
     }
 
-    /// Whether it is among those whose IOs go whatever others have in the SSD.
+    /// Counts the tenant's IOs as promised, so that they go to the SSD whatever others have there, or as ordinary ones.
     pub(super) fn promise(&mut self, time: &mut TimeInFlight, is_promised: bool) {
         let before = if self.counts() { self.charged } else { Bytes::ZERO };
         self.is_promised = is_promised;

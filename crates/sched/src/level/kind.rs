@@ -1,7 +1,7 @@
 //! Kinds of work: how much of it is read, and how large its IOs are.
 //!
-//! The kind belongs to the tenant, not to the IO. Kinds are coarse (reads' part in four steps, the mean size in powers of two),
-//! so what was learnt of one tenant holds for the next.
+//! The kind belongs to the tenant, not to the IO. Kinds are coarse (reads' part in four steps, the mean size in powers
+//! of two), so prices learnt from one tenant hold for the next.
 
 use super::learnt::{LearntPrice, ReadsPart};
 use crate::IoKind;

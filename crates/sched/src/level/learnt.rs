@@ -9,11 +9,11 @@ use units::{Bytes, Nanos};
 /// Learnt facts about an SSD.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Learnt {
-    /// The kinds of work whose price is known.
+    /// Prices of the kinds of work that are known.
     pub prices: Vec<LearntPrice>,
     /// Latencies of reads in the SSD, by what else was in it.
     pub reads: Vec<LearntReads>,
-    /// Size of the write buffer, as far as probes of writes have seen.
+    /// Size of the write buffer, if probes of writes have found it.
     pub buffer: Option<Bytes>,
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// The limit until a second tenant is there.
+    /// The limit until a second tenant is served.
     pub(super) fn new() -> Limit {
         let charges =
             InFlightLimits { uniform: ALONE_LIMIT, mixed: ALONE_LIMIT, alone: ALONE_LIMIT, io_min: Bytes(1) };

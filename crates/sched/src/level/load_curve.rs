@@ -8,11 +8,12 @@
 //!                  more                           [  ]     [  ]     [  ]    [  ]
 //! ```
 //!
-//! Of every period the first few reads are noted, of any tenant, so it costs next to nothing and is there before any tenant has an objective. An objective squeezes others towards the upper left. So the bound can be kept
-//! if it is kept in a cell that an objective may bring the SSD to; and it cannot if it is missed in the least of them.
+//! The first few reads of every period are noted, of any tenant, so the curve costs next to nothing and exists before
+//! any tenant has an objective. An objective squeezes others towards the upper left. So a bound can be kept if it is
+//! kept in a cell to which an objective may bring the SSD; and it cannot if it is missed in the least of them.
 //!
-//! Holds: a cell speaks only when it has seen enough (`nothing_is_said_of_what_was_hardly_seen`); it says what was seen there last
-//!        (`an_answer_follows_what_was_seen`).
+//! Holds: a cell answers only once it has seen enough (`nothing_is_said_of_what_was_hardly_seen`), and answers by the
+//!        latencies seen last (`an_answer_follows_what_was_seen`).
 //! ReFlex (§3.2) has such a curve by calibration, of tokens per second instead.
 
 use super::learnt::LearntReads;
@@ -42,7 +43,8 @@ const KEPT: u64 = 7;
 pub(super) enum Answer {
     /// It is kept where an objective may bring the SSD.
     Kept,
-    /// It is missed with as little else as an objective may cause: the percentile there, and of how many reads how many took longer.
+    /// It is missed with as little other load as an objective may cause: the percentile there, and how many of the
+    /// reads took longer.
     Missed { least: Nanos, late: u32, seen: u32 },
     /// Too little was seen.
     Unknown,
@@ -88,13 +90,13 @@ impl Cell {
         self.latencies.len() as u64 >= 3 * percentile.one_in()
     }
 
-    /// Half of what may be late is late at most.
+    /// Whether at most half of the reads that may be late were late.
     fn keeps(&self, bound: u64, percentile: Percentile) -> bool {
         let seen = self.latencies.len() as u64;
         self.is_known(percentile) && self.longer(bound / 8 * KEPT) * percentile.one_in() * 2 <= seen
     }
 
-    /// More were late than may be, and than could be by chance.
+    /// Whether more reads were late than may be, and than could be by chance.
     fn misses(&self, bound: u64, percentile: Percentile) -> bool {
         let seen = self.latencies.len() as u64;
         self.is_known(percentile)
@@ -130,7 +132,7 @@ impl LoadCurve {
     /// Whether reads of this length stay below the bound; `writes`: others write.
     pub(super) fn answer(&self, length: Bytes, bound: Nanos, percentile: Percentile, writes: bool) -> Answer {
         let size = size_class(length);
-        // Of writers, a 32nd of the SSD's time is left: whatever happens there happens to an objective, too.
+        // Writers keep a 32nd of the SSD's time at least, so beside them the cells without writes do not count.
         let written = if writes { 1..WRITTEN.len() + 1 } else { 0..WRITTEN.len() + 1 };
         let cell = |in_flight: usize, written: usize| &self.cells[place(size, in_flight, written)];
         let mut all = (0..=IN_FLIGHT.len()).flat_map(|of| written.clone().map(move |written| (of, written)));
@@ -145,7 +147,7 @@ impl LoadCurve {
         Answer::Missed { least: least.quantile(percentile.one_in()), late, seen }
     }
 
-    /// Latencies for another Level: quantiles of what is known.
+    /// Latencies for another Level: quantiles of the known cells.
     pub(super) fn learnt(&self) -> Vec<LearntReads> {
         let known = |index: &usize| self.cells[*index].is_known(Percentile::P99);
         let reads = |index: usize| {
@@ -162,7 +164,8 @@ impl LoadCurve {
         (0..CELLS).filter(known).map(reads).collect()
     }
 
-    /// Takes over what another Level has seen. It counts as just enough to be known, so what is seen here soon outweighs it.
+    /// Takes over the latencies seen by another Level. They count as just enough to be known, so new ones soon outweigh
+    /// them.
     pub(super) fn tell(&mut self, reads: &[LearntReads]) {
         for reads in reads {
             let written = u64::from(reads.written) * 1024 / 100;

@@ -1,8 +1,8 @@
-//! Level, this project's own and the default: equal service is an equal part of what the SSD can do for each tenant's kind of work. It
-//! needs no constants of the SSD.
+//! Level, this project's own scheduler and the default: equal service is an equal part of the rate that the SSD would
+//! give each tenant's kind of work alone. It needs no constants of the SSD.
 //!
 //! ```text
-//!  on_arrival ─► drr: which IO is next ─► depth: is there device time for it? ─► Submit │ Idle
+//!  on_arrival ─► drr: which IO is next ─► depth: is device time left for it? ─► Submit │ Idle
 //!                 ▲  ▲        ▲              ▲
 //!   service_lag ──┘  prices   └─ held ─ probe│
 //!                     ▲                  │   │
@@ -11,22 +11,27 @@
 //!
 //! - An IO is charged the device time that its kind of work takes when the SSD does nothing else (`prices`); that is measured now and
 //!   then for some milliseconds, kind by kind (`probe`), wherever more than one kind of work competes (`books`).
-//! - Only as much is in the SSD as keeps it busy; how much that is, is found by trying (`depth`). For one tenant the limit is far above that.
-//! - What is served in all is watched; if it changes for good, the SSD has changed, and the prices are measured again (`watch`).
-//! - No tenant with work to do falls far behind another (`service_lag`), even if all its IOs are in the SSD, unless that costs too much (`patience`).
-//!   A tenant that comes back after it has asked for less than its share goes first, even if the limit is reached: it does not wait for the others.
+//! - Only as much is in the SSD as keeps it busy; that limit is found by trying (`depth`). For one tenant the limit is
+//!   far above that.
+//! - The total service is watched; if it changes for good, the SSD has changed, and the prices are measured again
+//!   (`watch`).
+//! - No tenant with work to do falls far behind another (`service_lag`), even if all its IOs are in the SSD, unless
+//!   that costs too much (`patience`). A tenant that comes back after it has asked for less than its share goes first,
+//!   even if the limit is reached: it does not wait for the others.
 //!
 //! Nothing is paced, and no constant is that of one SSD: the constants here say how long to measure, and how much measuring may cost.
 //!
-//! A latency objective squeezes what others do, as far as it must (`objectives`).
+//! A latency objective squeezes the other tenants' work, but no more than it must (`objectives`).
 //!
-//! Each part owns its cells: the rules of the round with their parts (`rules`, `limit`), the search for the limit (`search`), the tenants'
-//! objectives and what they change in the round (`promises`), and whether an objective can be kept (`admission`). This file passes them to each other.
+//! Each part owns its cells: the rules of the round with their parts (`rules`, `limit`), the search for the limit
+//! (`search`), the tenants' objectives and their effects on the round (`promises`), and whether an objective can be
+//! kept (`admission`). This file passes them to each other.
 //!
 //! A reservation promises bytes, so it counts a written byte as many times as a large written byte costs more than a read one.
 //!
-//! Holds: no probe keeps a tenant waiting longer than [`probe::LONGEST`], and a probe whose tenants have nothing to do ends at once
-//!        (`a_probe_of_an_idle_kind_ends_at_once`); a tenant alone keeps the SSD busy (`one_tenant_may_have_more_in_the_ssd_than_it_needs`).
+//! Holds: no probe keeps a tenant waiting longer than [`probe::LONGEST`], and a probe ends at once when its tenants
+//!        have nothing to do (`a_probe_of_an_idle_kind_ends_at_once`); a tenant alone keeps the SSD busy
+//!        (`one_tenant_may_have_more_in_the_ssd_than_it_needs`).
 //! Figures: `docs/lab.md`, the judge.
 
 mod admission;
@@ -77,8 +82,9 @@ use units::{Bytes, Instant, Nanos, TenantId};
 const PERIOD: Nanos = Nanos::millis(25);
 /// A period that ends later than this was mostly idle.
 const PERIOD_LATEST: Nanos = Nanos::millis(50);
-/// The limit for a tenant that has the SSD to itself, and for a kind of work that is probed, in guessed time: several times what an SSD needs to be busy (1,250 reads of 4 KiB, 30 writes of
-/// 128 KiB), and what the next tenant's first IO waits for at most.
+/// The limit for a tenant that has the SSD to itself, and for a kind of work that is probed, in guessed time: several
+/// times the work that keeps an SSD busy (1,250 reads of 4 KiB, 30 writes of 128 KiB), and the longest wait of the next
+/// tenant's first IO.
 const ALONE_LIMIT: Bytes = Bytes(4_000_000);
 /// The device time of a tenant's turn: short, so that a tenant with one IO does not wait long for many others.
 const QUANTUM: Bytes = Bytes(20_000);
@@ -94,7 +100,7 @@ pub struct Level {
     admission: Admission,
     promises: Promises,
     begun: Option<Instant>,
-    /// Device time of what completed in this period.
+    /// Device time of the IOs that completed in this period.
     served: u64,
     /// Whether a probe touched this period.
     probed: bool,
@@ -134,7 +140,7 @@ impl Level {
         }
     }
 
-    /// The same before an SSD of which this was learnt. It is not taken as true: see [`Learnt`].
+    /// The same, with facts learnt of the SSD by an earlier run. They are not taken as true: see [`Learnt`].
     pub fn told(learnt: &Learnt) -> Level {
         let mut level = Level::new();
         let prices = &mut level.drr.rules_mut().prices;
@@ -171,7 +177,7 @@ impl Level {
         }
     }
 
-    /// Takes the step of a probe after what it has seen.
+    /// Takes the next step of a probe after a completion.
     #[inline]
     fn take_step(&mut self, step: Step) {
         let rules = self.drr.rules_mut();
@@ -247,7 +253,7 @@ impl Level {
         Some(read)
     }
 
-    /// Ends the probe; what it found counts if it had its time.
+    /// Ends the probe; its findings count if it ran long enough.
     #[cold]
     fn end_probe(&mut self, now: Instant) {
         let rules = self.drr.rules_mut();

@@ -14,8 +14,8 @@ fn share(iops: u64, bound: Nanos) -> Share {
     Share { slo: Some(slo), ..Share::EQUAL }
 }
 
-/// A reader that asks 1,000 times a second, and a writer that takes what it can get. Reads wait for 2 ms of writes if nobody has an
-/// objective.
+/// A reader that sends 1,000 IOs a second, and a writer that takes all that it can get. Reads wait for 2 ms of writes
+/// if no tenant has an objective.
 fn ssd(bound: Option<Nanos>) -> Ssd {
     let mut ssd = Ssd::new(Nanos::micros(3), Nanos::micros(20));
     ssd.asks_every = Some(Nanos::millis(1));
@@ -97,7 +97,7 @@ fn a_lost_objective_squeezes_nobody_and_is_tried_again() {
     assert!(look(&mut ssd, 0).0 <= Nanos::micros(200));
 }
 
-/// While it is tried at the least, others have what was stated.
+/// While the objective is tried with others at their least, they have their guaranteed part.
 #[test]
 fn others_keep_their_least_however_strict_the_bound() {
     let mut without = ssd(None);

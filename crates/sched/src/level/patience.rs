@@ -1,11 +1,13 @@
 //! Patience: whether the others wait for a tenant that has all its IOs in the SSD and is behind.
 //!
-//! A tenant with few IOs outstanding has nothing that waits in the switch, so the order in the switch cannot give it its share. What can is to let
-//! the others wait until it is no longer behind: then its IOs have the SSD nearly to themselves, and end sooner. But a few IOs do not keep an SSD
-//! busy. On most SSDs that costs little; on one whose reads wait for whole programs it may cost half of what it can do.
+//! A tenant with few IOs outstanding has none of them waiting in the switch, so the order in the switch cannot give it
+//! its share. The other tenants can wait instead until it is no longer behind: then its IOs have the SSD nearly to
+//! themselves, and end sooner. But a few IOs do not keep an SSD busy. On most SSDs that costs little; on one whose
+//! reads wait for whole programs it may cost half of the SSD's service.
 //!
-//! So when much less is served than an SSD serves as a rule (a nanosecond of device time in each), it is tried without. Only *useful* device time
-//! counts: what the others are served beyond their fair shares is no reason to give up a tenant's share (`books`).
+//! So when much less is served than an SSD serves as a rule (a nanosecond of device time in each), a trial without
+//! patience follows. Only *useful* device time counts: service of the others beyond their fair shares is no reason to
+//! deny a tenant its share (`books`).
 //!
 //! ```text
 //!   patient ──less than half served──► trial without ──twice as much──► impatient for 8 s, then for 16 s, …
@@ -101,13 +103,13 @@ impl Patience {
         (self.periods, self.served, self.waited) = (0, Served::default(), false);
     }
 
-    /// Whether it is tried without; with more in the SSD, as what is in it has become less by being patient.
+    /// Whether a trial without patience runs; it allows more IOs in the SSD, as patience has made them fewer.
     pub(super) fn is_trial(&self) -> bool {
         self.state == State::Trial
     }
 
-    /// A period has ended in which this much useful device time was served. If it is impatient from now on, this answers
-    /// what is served per time, in parts of [`ONE`].
+    /// Ends a period in which this much useful device time was served. Returns the service per time, in parts of
+    /// [`ONE`], if it is impatient from now on.
     pub(super) fn on_period(&mut self, served: u64, span: u64) -> Option<u64> {
         let waited = core::mem::take(&mut self.waited);
         if self.rest > 0 {

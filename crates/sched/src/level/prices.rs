@@ -1,38 +1,43 @@
 //! Prices: the device time that an IO takes, learnt.
 //!
-//! Equal service means: of `n` saturated tenants each has the n-th part of what the SSD would give it alone. So an IO must be charged
-//! the inverse of what the SSD completes per second when it does nothing but IOs of that kind. That number cannot be measured in a
-//! mix: reads and writes slow each other down by more, or less, than their sum, and a scheduler that is fair always sees the same
-//! mix. So it is measured as it is defined: now and then one kind of work has the SSD for some milliseconds (`probe`).
+//! Equal service means: of `n` saturated tenants each has the n-th part of the rate that the SSD would give it alone.
+//! So an IO must be charged the inverse of the rate at which the SSD completes IOs of that kind when it does nothing
+//! else. That rate cannot be measured in a mix: reads and writes slow each other down by more, or less, than their sum,
+//! and a scheduler that is fair always sees the same mix. So it is measured as it is defined: now and then one kind of
+//! work has the SSD for some milliseconds (`probe`).
 //!
 //! ```text
 //!   price of an IO = a guess from its way and size  ×  scale of the kind of work that its tenant does
-//!                      2 µs + 0.3 ns per byte read      measured: time that the SSD took / what was guessed
+//!                      2 µs + 0.3 ns per byte read      measured: time that the SSD took / guessed time
 //!                      4 µs + 1 ns per byte written
 //! ```
 //!
 //! The kind (`kind`) belongs to the tenant, not to the IO: a tenant that reads and writes at once gets less from an SSD than both parts say, and
 //! its share is a part of what *it* gets alone.
 //!
-//! A kind with few IOs is known only between bounds (`took`). Other kinds narrow them: a byte of a large IO costs no more than a byte of a small one of
-//! the same way, and from 64 KiB on hardly less; a kind that reads and writes takes no less time than the longer of its parts, and no more
-//! than both together; and reads take no longer than a kind of which they are a part, or than writes of 64 KiB and more. The last is
-//! what tells of one tenant that reads in sequence: its IOs may all wait for one part of the SSD, and those of several would not.
+//! A kind with few IOs is known only between bounds (`took`). Other kinds narrow them: a byte of a large IO costs no
+//! more than a byte of a small one of the same way, and from 64 KiB on hardly less; a kind that reads and writes takes
+//! no less time than the longer of its parts, and no more than both together; and reads take no longer than a kind of
+//! which they are a part, or than writes of 64 KiB and more. Only the last of these rules detects a single tenant that
+//! reads in sequence: its IOs may all wait for one part of the SSD, and those of several tenants would not.
 //!
-//! The price of a kind whose tenants went away before a probe was over has wide bounds. If what is known lies between them, they change nothing.
+//! The price of a kind whose tenants went away before a probe was over has wide bounds. If the believed price lies
+//! between them, they change nothing.
 //!
-//! An SSD that stalls in bursts may be seen between two of them, or in one. So a measurement that is far from what is believed replaces it only when
-//! the next one is as far off in the same direction. Where the SSD seems to have changed, one is enough for work that writes.
+//! A probe may fall between two stalls of an SSD that stalls in bursts, or into one. So a measurement that is far from
+//! the believed price replaces it only when the next one is as far off in the same direction. Where the SSD seems to
+//! have changed, one is enough for work that writes.
 //!
 //! Nothing makes reads faster than they are, but the SSD's own work after writes makes them slower, for seconds. So reads that seem slow are not believed
 //! at once.
 //!
 //! A price counts nanoseconds of device time as bytes: those of an SSD of 1 GB/s.
 //!
-//! Holds: a scale is what was measured, or between the scales of what was, and within its bounds (`scales_stay_between_what_was_measured`);
-//!        no byte costs more in larger IOs (`a_byte_costs_no_more_in_a_larger_io`); what is known only between bounds is priced by what else is known
-//!        (`a_mix_is_priced_between_its_parts`, `a_small_io_costs_no_less_per_byte_than_a_large_one`);
-//!        slow reads are believed in the end (`slow_reads_are_believed_in_the_end`); no single measurement replaces what is believed
+//! Holds: a scale is a measured one, or between measured ones, and within its bounds
+//!        (`scales_stay_between_what_was_measured`); no byte costs more in larger IOs
+//!        (`a_byte_costs_no_more_in_a_larger_io`); a kind known only between bounds is priced by the kinds known better
+//!        (`a_mix_is_priced_between_its_parts`, `a_small_io_costs_no_less_per_byte_than_a_large_one`); slow reads are
+//!        believed in the end (`slow_reads_are_believed_in_the_end`); no single measurement replaces a belief
 //!        (`what_is_far_from_what_is_believed_is_confirmed_first`).
 
 use super::kind::{Kind, SIZES, guess};
@@ -45,36 +50,38 @@ use units::{Bytes, Nanos};
 
 /// Fixed point of scales: 16 fractional bits.
 const ONE: u64 = 1 << 16;
-/// No SSD, disk or memory is further from the guess.
+/// Bounds of a scale: no SSD, disk or memory is further from the guess.
 const SCALE_MIN: u64 = ONE / 256;
 const SCALE_MAX: u64 = ONE * 4096;
 /// A measurement weighs one part in this number at least.
 const MEMORY: u32 = 4;
-/// A measurement this far from what was believed (one in three) is a new truth, not noise, if the next one confirms it.
+/// A measurement that differs from the belief by more than one part in this number is a change, not noise, if the next
+/// one confirms it.
 const DIFFERS: u64 = 3;
 /// Times in a row that reads must seem to take longer to be believed: it may be the SSD's own work after writes.
 const SLOW_TIMES: u32 = 4;
-/// The parts of a kind that reads and writes may take this part more together than one after the other.
+/// The parts of a kind that reads and writes may together take longer than one after the other, by one part in this
+/// number.
 const PARTS_MORE: u128 = 12;
-/// Conclusions from other kinds are wrong by a quarter at most.
+/// Error of conclusions from other kinds: at most one part in this number.
 const KINDS_DIFFER: u64 = 4;
-/// A price that changed by less is the same price.
+/// A price has changed if it differs by more than one part in this number.
 const CHANGED: u64 = 32;
 
 /// Knowledge of one kind.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// As scales.
+    /// The times, as scales.
     took: Took,
     /// Number of measurements since it was last found different; at most [`MEMORY`].
     measured: u32,
-    /// It was told and never measured; told counts as measured once.
+    /// The price comes from an earlier run and was never measured in this one; it counts as measured once.
     is_told: bool,
     /// Times in a row that it has seemed to be much more expensive.
     slow: u32,
-    /// The last measurement, if it was far from what is believed.
+    /// The last measurement, if it was far from the believed one and awaits confirmation.
     unconfirmed: Option<Took>,
-    /// The SSD may have changed since it was measured.
+    /// Whether the SSD may have changed since it was measured.
     is_doubted: bool,
 }
 
@@ -92,7 +99,7 @@ impl Known {
 pub(super) struct Change {
     /// The price of the kind, by more than one in [`CHANGED`].
     pub(super) price: bool,
-    /// The told price was wrong, so all that was told and not measured is forgotten.
+    /// The price told by an earlier run was wrong, so all its prices that were not measured here are forgotten.
     pub(super) told: bool,
 }
 
@@ -105,7 +112,7 @@ pub(super) struct Prices {
 }
 
 impl Prices {
-    /// Nothing is known: every guess is taken as it is.
+    /// Prices with nothing known: every guess is taken as it is.
     pub(super) fn new() -> Prices {
         Prices { known: [Known::NOTHING; Kind::COUNT], scales: [ONE; Kind::COUNT] }
     }
@@ -138,13 +145,13 @@ impl Prices {
         self.known[work.index()].slow > 0
     }
 
-    /// Whether a measurement says less than is believed of this kind.
+    /// Whether a measurement is below the price believed for this kind.
     pub(super) fn is_lower(&self, work: Kind, nanos: u64, guessed: u64) -> bool {
         u128::from(nanos) * u128::from(ONE)
             < u128::from(guessed) * u128::from(self.known[work.index()].took.likely)
     }
 
-    /// The SSD `took` this time for IOs of this kind that were guessed to take `guessed`.
+    /// Learns that the SSD `took` this time for IOs of this kind that were guessed to take `guessed`.
     pub(super) fn measure(&mut self, work: Kind, took: Took, guessed: u64) -> Change {
         if guessed == 0 {
             return Change::default();
@@ -164,7 +171,7 @@ impl Prices {
             return Change::default();
         }
         let is_first = known.measured == 0 || told;
-        // That was confirmed by each other.
+        // Several measurements in a row confirm each other.
         let is_slow = seems_slow && !work.writes();
         // The service has confirmed that something is different now.
         let is_expected = core::mem::take(&mut known.is_doubted) && work.writes();
@@ -177,7 +184,8 @@ impl Prices {
                 (known.unconfirmed, known.measured, known.slow) = (Some(took), 1, 0);
                 return Change::default();
             };
-            // Both are far off in the same direction. If they are far from each other, too, the nearer one is as much as both say.
+            // Both are far off in the same direction. If they also differ much from each other, only the nearer one is
+            // confirmed by both.
             let believed = known.took.likely;
             *known = match took.differs_from(before) {
                 false => Known::new(before.averaged(took, 2), 2),
@@ -199,11 +207,11 @@ impl Prices {
         Change { price: self.scales[work.index()].abs_diff(before) * CHANGED > before, told }
     }
 
-    /// The SSD may have changed: what is known of each kind counts as measured once.
+    /// Counts each kind as measured once only: the SSD may have changed.
     pub(super) fn doubt(&mut self) {
         for known in &mut self.known {
             known.measured = known.measured.min(1);
-            // Reads may be slower now, or the SSD is at work for itself: two measurements tell.
+            // Reads may be slower now, or the SSD may be busy with work of its own: two measurements decide.
             known.slow = SLOW_TIMES - 2;
             known.is_doubted = true;
         }
@@ -219,7 +227,7 @@ impl Prices {
         self.fill_in();
     }
 
-    /// Prices for another Level: what was measured often enough to be known, and what was told and never tried.
+    /// Prices for another Level: those measured often enough to be known, and those told and never measured.
     pub(super) fn learnt(&self, often: u32) -> Vec<LearntPrice> {
         let is_worth = |kind: &Kind| {
             let known = &self.known[kind.index()];
@@ -243,8 +251,8 @@ impl Prices {
         ratio.clamp(64, 64 << 10) as u32
     }
 
-    /// A byte of a large IO costs no more than one of a small IO of the same way, and hardly less if both are large: the lowest and the
-    /// highest scale of a kind, as far as others of its way were measured.
+    /// The lowest and the highest scale of a kind by the measured kinds of its way: a byte of a large IO costs no more
+    /// than one of a small IO of the same way, and hardly less if both are large.
     fn of_other_sizes(&self, kind: Kind) -> [u64; 2] {
         let [mut least, mut most] = [SCALE_MIN, SCALE_MAX];
         for other in Kind::all().filter(|other| other.way() == kind.way()) {
@@ -272,8 +280,9 @@ impl Prices {
         [least, most]
     }
 
-    /// Between which times an IO of this kind lies by the kind nearest in size that does as much reading and was measured, in 64ths of a nanosecond, scaled: its bytes
-    /// may take as long as those of the other size, or as much longer or shorter as was guessed.
+    /// The least and the most time of an IO of this kind, in 64ths of a nanosecond, scaled, by the measured kind
+    /// nearest in size that does as much reading: its bytes may take as long as those of the other size, or longer or
+    /// shorter by the ratio of the guesses.
     fn of_way(&self, pure: Kind) -> Option<[u128; 2]> {
         let known =
             Kind::all().filter(|kind| kind.way() == pure.way() && self.known[kind.index()].measured > 0);
@@ -285,8 +294,9 @@ impl Prices {
         Some([u128::from(least) * as_guessed.min(by_bytes), u128::from(most) * as_guessed.max(by_bytes)])
     }
 
-    /// A kind that reads and writes takes no less time than the longer of its two parts, and no more than both, one after the other: as far
-    /// as these are known, and with [`PARTS_MORE`] for what they do to each other.
+    /// The lowest and the highest scale of a kind that reads and writes, by its measured parts: it takes no less time
+    /// than the longer of the two, and no more than both, one after the other, with [`PARTS_MORE`] because they slow
+    /// each other down.
     fn parts(&self, kind: Kind) -> [u64; 2] {
         let [all, none] = [Kind::of(1, 1, kind.length().0), Kind::of(1, 0, kind.length().0)];
         let part =
@@ -299,8 +309,9 @@ impl Prices {
         [longer.map_or(SCALE_MIN, scale), sum.map_or(SCALE_MAX, |both| scale(both + both / PARTS_MORE))]
     }
 
-    /// The more of it is written, the longer it takes: the highest scale of a kind, as far as kinds of which more is written were
-    /// measured. Reads alone may take as long as reads during writes, as data goes both ways at once; and small ones longer than writes.
+    /// The highest scale of a kind by the measured kinds that write more: the more of a kind is written, the longer it
+    /// takes. Reads alone may take as long as reads during writes, as data goes both ways at once; and small ones
+    /// longer than writes.
     fn of_more_written(&self, kind: Kind) -> u64 {
         let others = Kind::all().filter(|other| {
             let are_large = kind.is_large() && other.is_large();
@@ -333,12 +344,13 @@ impl Prices {
         known.min_by_key(far).map_or(ONE, |other| self.known[other.index()].took.likely)
     }
 
-    /// The scale of a kind that was measured, by what was measured of it and by its bounds.
+    /// The scale of a measured kind, by its measurements and its bounds.
     fn bounded(&self, kind: Kind, [least, most]: [u64; 2]) -> Took {
         let Took { lowest, least: from, most: to, .. } = self.known[kind.index()].took;
         let [smallest, largest] = self.of_other_sizes(kind);
         let possible = if from < to { to.min(self.of_more_written(kind)).min(most) } else { to };
-        // If it cannot take so long, its IOs got in each other's way, and those of several tenants would not: the more, the longer it seemed to take.
+        // If it cannot take this long, its IOs got in each other's way, and those of several tenants would not: the
+        // more, the longer it seemed to take.
         let part = u128::from(possible) * u128::from(possible) / u128::from(from.max(1));
         let from = if possible < from { lowest.max(part as u64) } else { from };
         let to = possible;
@@ -354,7 +366,7 @@ impl Took {
     }
 }
 
-/// `time` over what was guessed for it, with this many fractional bits, within bounds.
+/// Ratio of `time` to the guess for it, with this many fractional bits, within bounds.
 fn scale(time: u64, guessed: u64, bits: u32) -> u64 {
     let scale = (u128::from(time) << bits) / u128::from(guessed);
     u64::try_from(scale).unwrap_or(u64::MAX).clamp(SCALE_MIN, SCALE_MAX)

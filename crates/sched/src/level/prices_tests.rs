@@ -126,7 +126,7 @@ fn few_ios_that_seem_slower_than_both_parts_got_in_each_others_way() {
     let mut prices = Prices::new();
     prices.measure(reads, Took::exactly(40_000_000), reads.guess() / 64 * 1000);
     prices.measure(writes, Took::exactly(80_000_000), writes.guess() / 64 * 1000);
-    // 100 to 120 µs by what was seen, 15 at the lowest; both parts take 50 together, the longer one 30.
+    // 100 to 120 µs by the measurement, 15 at the lowest; both parts take 50 together, the longer one 30.
     let seen = Took { lowest: 15_000_000, ..Took::between(100_000_000, 120_000_000) };
     prices.measure(mix, seen, mix.guess() / 64 * 1000);
     let time = (u128::from(prices.scales[mix.index()]) * u128::from(mix.guess())) >> 22;

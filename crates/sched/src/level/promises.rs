@@ -1,4 +1,4 @@
-//! Promises to tenants: their objectives, and what these change in the round.
+//! Promises to tenants: their objectives, and the effect of these on the round.
 
 use super::objectives::{self, Changed, Objectives};
 use super::rules::LevelRules;

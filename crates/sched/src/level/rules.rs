@@ -1,7 +1,8 @@
 //! Rules of the round: charges, limits, and the tenants that wait or go first.
 //!
-//! Each part owns its cells: the limit on device time in flight (`limit`), the tenants that wait (`held`), who lags (`service_lag`), what
-//! tenants do (`books`) and what it costs (`prices`). The scheduler reaches them here, as the round owns its rules.
+//! Each part owns its cells: the limit on device time in flight (`limit`), the tenants that wait (`held`), who lags
+//! (`service_lag`), the tenants' activity (`books`) and its prices (`prices`). The scheduler reaches them here, as the
+//! round owns its rules.
 
 use super::books::Books;
 use super::held::Held;
@@ -35,7 +36,7 @@ pub(crate) struct LevelRules {
     lag: ServiceLag,
     /// Whether several tenants were served in the last period.
     is_shared: bool,
-    /// The charge of the dearest usual IO among the tenants that were served in this period.
+    /// The charge of the most expensive usual IO among the tenants that were served in this period.
     dearest: Bytes,
 }
 
@@ -60,7 +61,7 @@ impl LevelRules {
         self.is_shared = is_shared;
     }
 
-    /// Takes the charge of the dearest usual IO of this period, and begins the next one.
+    /// Takes the charge of the most expensive usual IO of this period, and begins the next one.
     pub(super) fn take_dearest(&mut self) -> Bytes {
         core::mem::take(&mut self.dearest)
     }
@@ -80,7 +81,8 @@ impl LevelRules {
         usize::from(!self.books.kind(id).writes())
     }
 
-    /// Whether the others wait for the tenant, which has nothing in the switch: it would take more than it gets, and its IOs are in the SSD.
+    /// Whether the others wait for the tenant, which has nothing in the switch: it would take more than it gets, and
+    /// its IOs are in the SSD.
     fn is_waited_for(&mut self, id: TenantId, held: &TenantTime) -> bool {
         self.is_shared
             && held.has_any()
@@ -183,7 +185,7 @@ impl Rules for LevelRules {
         }
     }
 
-    /// A tenant whose credit holds it back competes without backlog.
+    /// Lets a tenant held back by its credit compete without backlog.
     #[inline]
     fn on_idle(&mut self, id: TenantId, held: &TenantTime, part: Bytes) {
         self.held.release(id);

@@ -34,7 +34,7 @@ impl Search {
         self.depth.limit()
     }
 
-    /// Notes the charge of the dearest usual IO of a period.
+    /// Notes the charge of the most expensive usual IO of a period.
     pub(super) fn note_dearest(&mut self, dearest: Bytes) {
         self.depth.note_dearest(dearest);
     }

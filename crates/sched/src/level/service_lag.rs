@@ -6,7 +6,8 @@
 //!
 //! So every tenant also has a *service* counter: the cost of its submitted IOs, divided by its weight. The *virtual time* is the
 //! least service among the tenants that *compete*: those with backlog, and no limit of their own in the way; those without room too.
-//! A tenant whose service is more than `max` above the virtual time is kept out of the round until the virtual time has come up.
+//! A tenant whose service exceeds the virtual time by more than `max` is kept out of the round until the virtual time
+//! has caught up.
 //!
 //! ```text
 //!   service
@@ -21,8 +22,8 @@
 //! compete without backlog, and one that comes back may start `catch_up` below the virtual time, so that the tenant that is
 //! furthest behind loses nothing by being away between two IOs.
 //!
-//! A tenant whose IOs the SSD does not end at all would hold the virtual time for ever. Once it is *excused*, it does not compete
-//! until it moves again, as if it were away.
+//! A tenant with IOs that the SSD does not end at all would hold the virtual time for ever. Once it is *excused*, it
+//! does not compete until it moves again, as if it were away.
 //!
 //! A tenant that goes before the round (its reservation) is charged too. More than `max` and one IO above the virtual time is not
 //! remembered, or the tenant would be kept out for hours when the reservation ends.
@@ -32,13 +33,14 @@
 //!
 //! Cost: O(log n) per IO, n the competing tenants.
 //!
-//! Holds: the virtual time never falls, except when service is counted from it again, so a tenant that is let back is not sent out again before its
-//!        next IO (`the_virtual_time_never_falls_and_no_tenant_lags_by_more_than_the_bound`);
-//!        the service of any two competing tenants differs by at most `max`, `catch_up` and one IO, out of room or not
-//!        (the same test, and `out_of_room_or_not_tenants_stay_close` in `drr`);
-//!        a tenant whose IOs hang delays no other tenant once it is excused (`an_excused_tenant_delays_no_other` there);
-//!        the least-served tenant is never kept out, so there is always a tenant that may go or has IOs in flight;
-//!        counting anew changes nothing among the tenants that compete (`counting_anew_changes_nothing`).
+//! Holds: the virtual time never falls, except when service is counted from it again, so a tenant that is let back is
+//!        not sent out again before its next IO
+//!        (`the_virtual_time_never_falls_and_no_tenant_lags_by_more_than_the_bound`); the service of any two competing
+//!        tenants differs by at most `max`, `catch_up` and one IO, out of room or not (the same test, and
+//!        `out_of_room_or_not_tenants_stay_close` in `drr`); a tenant with IOs that hang delays no other tenant once it
+//!        is excused (`an_excused_tenant_delays_no_other` there); the least-served tenant is never kept out, so there
+//!        is always a tenant that may go or has IOs in flight; counting anew changes nothing among the tenants that
+//!        compete (`counting_anew_changes_nothing`).
 //! Elsewhere: which list a tenant is in is `drr`.
 //! The idea is start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996).
 
@@ -47,8 +49,8 @@ use crate::drr::ranking::Ranking;
 use alloc::vec::Vec;
 use units::{Bytes, TenantId};
 
-/// The virtual time at which service is counted from it again. What a tenant may be above it ([`ServiceLag::MAX_MAX`] and one IO at the
-/// highest cost) is far less than what is left of 64 bits.
+/// The virtual time at which service is counted from it again. A tenant's service may exceed it by
+/// [`ServiceLag::MAX_MAX`] and one IO at the highest cost, which is far less than the rest of 64 bits.
 const VIRTUAL_TIME_MAX: Bytes = Bytes(1 << 62);
 
 /// Service of one tenant.

@@ -155,7 +155,7 @@ fn a_reader_and_a_writer_have_half_of_the_time_each_whatever_their_ios_take() {
     }
 }
 
-/// A probe of the other's work is all that keeps a tenant waiting, but for what is in flight.
+/// A tenant waits only for a probe of the other's work, and for the IOs in flight.
 #[test]
 fn no_probe_keeps_anybody_waiting_longer_than_its_length() {
     let mut ssd = Ssd::new(Nanos::micros(3), Nanos::micros(20));
@@ -247,7 +247,7 @@ fn a_reservation_is_kept_whatever_is_in_the_ssd_and_whoever_is_probed() {
     let reserved = ByteRate(50_000_000);
     ssd.policy.set_share(ssd.now, TenantId(0), Share { reservation: Some(reserved), ..Share::EQUAL });
     ssd.policy.set_share(ssd.now, TenantId(1), Share { weight: 99, ..Share::EQUAL });
-    // Probes of reads give the reader the SSD for a while; what it has then is not held against it.
+    // Probes of reads give the reader the SSD for a while; its service during them is not held against it.
     ssd.run([64, 64], Nanos::secs(4));
     ssd.ended = [0; 2];
     ssd.run([0, 0], Nanos::secs(3));

@@ -1,20 +1,23 @@
 //! Time that an SSD would take for work of which it was seen only with few IOs.
 //!
-//! With few IOs the time per IO is a latency over their number, with many it is what the busiest part of the SSD takes for one. What
-//! lies between depends on the SSD. Two laws bound it, each from the time with all IOs of a kind and the time with about half of them:
+//! With few IOs the time per IO is a latency over their number; with many it is the time that the busiest part of the
+//! SSD takes for one. The times between depend on the SSD. Two laws bound them, each from the time with all IOs of a
+//! kind and the time with about half of them:
 //!
 //! ```text
 //!   time per IO   most:  the SSD turns from one to the other at once: its fourth power is a line over that of 1 / (IOs in flight)
 //!                 least: IOs collide in the parts, however few there are: it is a line over 1 / (IOs in flight)
 //! ```
 //!
-//! Which of them is nearer follows from how much what reads take varies. Where all IOs take the same, one waits for another only when more are there than parts.
-//! Where some take far longer than others (a read behind a program), parts are idle while IOs queue up at others: with times that vary as much as their mean, as in
-//! a closed network of queues with exponential times, the time per IO is exactly a line over 1 / (IOs in flight). So the price is as much of the way from the most to
-//! the least as the squared coefficient of variation says.
+//! The variation of read latencies shows which of them is nearer. Where all IOs take the same time, one waits for
+//! another only when there are more than the SSD has parts. Where some take far longer than others (a read behind a
+//! program), parts are idle while IOs queue up at others: with times that vary as much as their mean, as in a closed
+//! network of queues with exponential times, the time per IO is exactly a line over 1 / (IOs in flight). So the price
+//! is as much of the way from the most to the least as the squared coefficient of variation says.
 //!
-//! Neither law holds where IOs of one tenant wait for each other, as those that it reads in sequence may, and IOs of several tenants
-//! would not. The result then looks like an SSD that has enough to do. Only what other kinds take can tell.
+//! Neither law holds where IOs of one tenant wait for each other, as those that it reads in sequence may, and IOs of
+//! several tenants would not. The result then looks like an SSD that is fully busy. Only the times of other kinds can
+//! show the difference.
 //!
 //! Holds: an SSD that keeps one of the laws is within the bounds, at their ends (`the_laws_are_the_bounds`), and with as many IOs as all
 //!        would have there is nothing to infer (`what_all_do_is_known`).
@@ -24,10 +27,11 @@ const ONE: u128 = 1 << 32;
 /// Steps from the most to the least.
 pub(super) const EIGHTHS: u64 = 8;
 
-/// The time that the SSD took, ns. With few IOs it is not known what it would be with many, but between what bounds it is.
+/// The time that the SSD took, ns. Seen with few IOs only, the time with many is known between bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Took {
-    /// If the IOs that were seen got in each other's way, as those of a tenant that reads in sequence may, and others would not.
+    /// The least if the IOs seen got in each other's way, as those of a tenant that reads in sequence may, and others
+    /// would not.
     pub(super) lowest: u64,
     pub(super) least: u64,
     pub(super) likely: u64,
@@ -40,14 +44,14 @@ impl Took {
         Took { lowest: nanos, least: nanos, likely: nanos, most: nanos }
     }
 
-    /// Most likely as many times the least as the most is times it.
+    /// A time between bounds, most likely their geometric mean.
     pub(super) fn between(least: u64, most: u64) -> Took {
         let likely = u64::try_from((u128::from(least) * u128::from(most)).isqrt()).unwrap_or(u64::MAX);
         Took { lowest: least, least, likely, most }
     }
 
-    /// With as many IOs as all tenants would have. What was seen: the time with a part of them (one number over the other), and the time with fewer;
-    /// `ios` were in flight in the one case and in the other.
+    /// The time with as many IOs as all tenants would have, from the time with a part of them (one number over the
+    /// other) and the time with fewer; `ios` were in flight in the one case and in the other.
     pub(super) fn with_all(own_nanos: u64, fewer_nanos: u64, ios: [u64; 2], part: [u64; 2]) -> Took {
         let fourth = |ratio: u128| {
             let square = ratio * ratio / ONE;
@@ -77,7 +81,7 @@ impl Took {
         Took { lowest: self.lowest, ..Took::between(least, most) }
     }
 
-    /// Whether it is by far less sure than another one, and does not contradict it.
+    /// Whether it is far less certain than another one, and does not contradict it.
     pub(super) fn says_less_than(self, other: Took) -> bool {
         let [own, others] =
             [self, other].map(|took| u128::from(took.most) * ONE / u128::from(took.least.max(1)));

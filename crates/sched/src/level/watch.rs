@@ -1,9 +1,10 @@
-//! Whether the SSD is still the one whose prices were measured.
+//! Detects that the SSD is no longer the one whose prices were measured.
 //!
-//! An SSD that becomes fragmented, fills its cache or recovers has other prices from then on. A kind of work has its next turn to be probed
-//! after a minute or more; until then shares would be wrong. But the sum of what is served, at the prices that are believed, changes at once: it is the
-//! part of the time in which the SSD is busy with work that it is believed to do. So that sum is watched, and if it leaves
-//! what is usual for this mix, for good, the prices are measured again.
+//! An SSD that becomes fragmented, fills its cache or recovers has other prices from then on. A kind of work has its
+//! next turn to be probed after a minute or more; until then shares would be wrong. But the total service, at the
+//! prices that are believed, changes at once: it is the part of the time in which the SSD is busy with work that it is
+//! believed to do. So that sum is watched, and if it leaves the usual range of this mix for good, the prices are
+//! measured again.
 //!
 //! ```text
 //!   served     ▔▔▔▔▔▔▔▔▔▔▔▔▔▔╲              windows of 100 ms
@@ -11,23 +12,24 @@
 //!              └── usual ──┘     ▲
 //! ```
 //!
-//! Service also depends on the limit on what is in the SSD. So with another limit nothing is usual for a while. But the search for
-//! the limit takes no limit that serves much less, and a lower one does not serve more (`depth`). So what differs by a quarter from what was usual
-//! before is a change; after a higher limit, half as much again.
+//! Service also depends on the limit on device time in flight. So with another limit nothing is usual for a while. But
+//! the search for the limit takes no limit that serves much less, and a lower one does not serve more (`depth`). So a
+//! difference of a quarter from the usual service before is a change; after a higher limit, a rise by half.
 //!
-//! Holds: noise of less than a seventh and two slow windows are no change (`what_varies_little_is_no_change`), nor is what another limit does
-//!        (`what_another_limit_does_is_no_change`); a change is seen after three windows (`a_change_is_seen_after_three_windows`).
-//! Elsewhere: what measuring again may cost is bounded by the `Explorer`.
+//! Holds: noise of less than a seventh and two slow windows are no change (`what_varies_little_is_no_change`), nor is
+//!        the effect of another limit (`what_another_limit_does_is_no_change`); a change is seen after three windows
+//!        (`a_change_is_seen_after_three_windows`).
+//! Elsewhere: the `Explorer` bounds the cost of measuring again.
 
 /// Periods of a window.
 const PERIODS: u32 = 4;
-/// Periods after a probe that do not count: what buffers still hold of it.
+/// Periods after a probe that do not count, because buffers still hold its data.
 const SETTLES: u32 = 6;
 /// Windows before anything is usual.
 const LEAST: u32 = 6;
 /// A window differs if it is off by one part in this number.
 const DIFFERS: u64 = 7;
-/// The same from what was usual under another limit, and above what was usual under a lower one.
+/// The same against the usual service under another limit, and for a rise above the usual service under a lower one.
 const DIFFERS_MUCH: u64 = 4;
 const RISES: u64 = 2;
 /// The SSD has changed if this many windows in a row differ.

@@ -14,8 +14,9 @@
 //! Arrival times and P tags are compared, so P tags must not run ahead of the clock for ever: when an idle tenant comes, all P tags are shifted so
 //! that the smallest one is now.
 //!
-//! An IO costs as much more as it is larger: `1 + size / size_base`, where `size_base` is what the device transfers in the time that an IO of any
-//! size takes. The paper does not tell reads from writes, so neither does this.
+//! The cost of an IO grows with its size: `1 + size / size_base`, where `size_base` is the amount that the device
+//! transfers in the time that an IO of any size takes. The paper does not distinguish reads and writes, so neither does
+//! this.
 //!
 //! Holds: it is idle only with nothing queued or `depth` IOs inside; if every head is held back by its limit, it names the first instant at which
 //!        one is not; each decision is that of a naive model (`tests/policies/mclock_naive.rs`).
@@ -42,7 +43,7 @@ pub struct MclockConfig {
 }
 
 impl MclockConfig {
-    /// The queue of a LUN as the paper's hypervisor has it; and 8 KiB, as 400,000 IOs or 3.2 GB per second say.
+    /// The queue of a LUN under the paper's hypervisor; and 8 KiB, which follows from 400,000 IOs or 3.2 GB per second.
     pub const STANDARD: MclockConfig = MclockConfig { depth: 32, size_base: Bytes::kib(8) };
 
     /// The time that `costs` of IOs like this one take at `per_second` of them, in parts of a nanosecond.
@@ -76,13 +77,13 @@ pub struct Mclock {
     config: MclockConfig,
     queues: Queues,
     tags: Vec<Tenant>,
-    /// Sum by which P tags were shifted back: those below are as if they had not been.
+    /// Sum by which P tags were shifted back: those below are stored as if they had not been.
     shift: i128,
     /// Heads by R, if their tenant has a reservation.
     reserved: BTreeSet<(i128, TenantId)>,
     /// Heads by P.
     weighed: BTreeSet<(i128, TenantId)>,
-    /// Of those, the ones whose limit does not hold them back.
+    /// Those of them that their limit does not hold back.
     ready: BTreeSet<(i128, TenantId)>,
     /// The others by L.
     held: BTreeSet<(i128, TenantId)>,
@@ -177,7 +178,7 @@ impl Mclock {
         self.held.insert((tags.limit, id));
     }
 
-    /// Heads whose limit does not hold them back any more.
+    /// Moves heads that their limit does not hold back any more to `ready`.
     fn release(&mut self, now: Instant) {
         while let Some(&(limit, id)) = self.held.first()
             && limit <= at(now)

@@ -1,7 +1,8 @@
 //! The tokens of one latency-critical tenant.
 //!
-//! It earns its reservation and may spend as long as its debt stays above NEG_LIMIT, so a burst goes at once. What it does not
-//! need it gives away: as often as it has saved up POS_LIMIT, the earnings of a few rounds, 90 % of that go to the others.
+//! It earns its reservation and may spend as long as its debt stays above NEG_LIMIT, so a burst goes at once. It gives
+//! away tokens that it does not need: whenever it has saved up POS_LIMIT, the earnings of a few rounds, 90 % of that go
+//! to the others.
 //!
 //! ```text
 //!  credit  POS_LIMIT ┄┄╱┄┄╱┄┄╱┄   ─ 90 % ► global bucket
@@ -10,8 +11,8 @@
 //!  NEG_LIMIT ┄┄┄┄┄┄┄╱    ◄ at or below it, the queue waits
 //! ```
 //!
-//! Holds: the credit stays below POS_LIMIT (`what_is_saved_beyond_the_limit_is_given_away`); advancing in two steps is the same
-//!        as in one (`it_does_not_matter_when_one_looks`).
+//! Holds: the credit stays below POS_LIMIT (`what_is_saved_beyond_the_limit_is_given_away`); advancing in two steps is
+//!        the same as in one (`it_does_not_matter_when_one_looks`).
 //! Paper: ReFlex §4.3, Algorithm 1. The original looks once a round; here POS_LIMIT is met at the instant it is reached.
 
 use super::amount::{Parts, per_span};
@@ -79,7 +80,7 @@ impl Account {
         self.credit.0 > -self.debt_max.0
     }
 
-    /// Time until it may spend; `None` if it never will.
+    /// Time until it may spend; `None` if its rate never allows it.
     pub(super) fn time_until_it_may(&self) -> Option<Nanos> {
         if self.may_spend() {
             return Some(Nanos::ZERO);

@@ -3,7 +3,7 @@
 use super::config::{Millitokens, TokenRate};
 use units::Nanos;
 
-/// A debt or credit, in billionths of a thousandth of a token: what a rate of 1 earns in a nanosecond.
+/// A debt or credit, in billionths of a thousandth of a token: the earnings of a rate of 1 in a nanosecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Parts(pub(super) i128);
 

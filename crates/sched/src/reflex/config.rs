@@ -1,12 +1,12 @@
 //! Facts about an SSD that ReFlex needs: the cost of an IO in tokens, and how many tokens per second it can spend.
 //!
-//! A token is what a 4 KiB read costs while others write. The offline calibration finds how many tokens a write costs (the
-//! weight that makes the curves of latency against load overlap for all mixes of reads and writes) and reads the *supply* off
-//! that curve: tokens per second at which the 95th percentile of read latency stays below a bound. The model is static: it
-//! does not know in what condition the flash is.
+//! A token is the cost of a 4 KiB read while others write. The offline calibration finds how many tokens a write costs
+//! (the weight that makes the curves of latency against load overlap for all mixes of reads and writes) and reads the
+//! *supply* off that curve: tokens per second at which the 95th percentile of read latency stays below a bound. The
+//! model is static: it does not know the present state of the flash.
 //!
-//! Paper: ReFlex (Klimovic, Litz, Kozyrakis, ASPLOS 2017) §3.2; *release*: the authors' published system, whose device models
-//! have the same numbers. The release counts hundredths of a token, we count thousandths.
+//! Paper: ReFlex (Klimovic, Litz, Kozyrakis, ASPLOS 2017) §3.2; *release*: the authors' published system, which has the
+//!        same numbers in its device models. The release counts hundredths of a token, we count thousandths.
 
 use crate::IoKind;
 use alloc::vec::Vec;
@@ -62,7 +62,7 @@ pub enum ReadOnlyLoad {
     Observed(Nanos),
 }
 
-/// ReFlex's constants: the calibrated model of the SSD, and what the scheduler itself needs.
+/// ReFlex's constants: the calibrated model of the SSD, and the scheduler's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReflexConfig {
     /// Cost of reading 4 KiB under mixed load: by definition [`Millitokens::TOKEN`].
@@ -75,21 +75,22 @@ pub struct ReflexConfig {
     pub supply: Vec<SupplyPoint>,
     /// The condition for a load without writes.
     pub read_only_load: ReadOnlyLoad,
-    /// NEG_LIMIT: how deep in debt a latency-critical tenant may go. Paper: 50 tokens.
+    /// NEG_LIMIT: the deepest debt of a latency-critical tenant. Paper: 50 tokens.
     pub debt_max: Millitokens,
     /// The length of a scheduling round, for POS_LIMIT. The original goes round as fast as it can; ours has no rounds, and
     /// this is the time that counts as one.
     pub round: Nanos,
-    /// POS_LIMIT in rounds: a latency-critical tenant that has saved what it earns in this many rounds donates. Paper: 3.
+    /// POS_LIMIT in rounds: a latency-critical tenant donates when it has saved its earnings of this many rounds.
+    /// Paper: 3.
     pub saved_rounds: u32,
     /// Part of POS_LIMIT that it gives. Paper: 90 %.
     pub donated_percent: u8,
 }
 
 impl ReflexConfig {
-    /// The paper's scheduler with this calibration. A round is 25 µs (ours): the paper wants rounds no longer than a twentieth
-    /// of the strictest bound on latency, and 500 µs is the strictest it evaluates. The load counts as read-only 10 ms after
-    /// the last write (ours), some ten times what a write takes to reach the flash.
+    /// The paper's scheduler with this calibration. A round is 25 µs (ours): the paper wants rounds no longer than a
+    /// twentieth of the strictest bound on latency, and 500 µs is the strictest it evaluates. The load counts as
+    /// read-only 10 ms after the last write (ours), some ten times as long as a write takes to reach the flash.
     pub fn new(
         read_only_read_cost: Millitokens,
         write_cost: Millitokens,

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!                      reservations ──► account of each latency-critical tenant ──► its IOs, at once down to NEG_LIMIT
-//!  supply (tokens/s) ──┤                        │ what it does not need
+//!  supply (tokens/s) ──┤                        │ tokens that it does not need
 //!                      └── the rest ──► pool ◄──┘ ──► best-effort tenants, by turns, as they can pay
 //! ```
 //!
-//! The supply is what the SSD can spend at the strictest objective that was admitted. Latency-critical tenants go first. If
-//! there are no best-effort tenants, those share what is not reserved.
+//! The supply is the tokens per second that the SSD can spend at the strictest objective that was admitted.
+//! Latency-critical tenants go first. If there are no best-effort tenants, they share the unreserved rest.
 //!
 //! The original goes through all tenants in a polling loop. Here nothing goes round: accounts and pool are counted on to the
 //! present exactly, and when no tenant can pay, the exact instant is named at which the first can.
@@ -16,8 +16,9 @@
 //!        model up to the length of its rounds (`tests/policies/reflex_naive.rs`); no IO is lost or reordered within a tenant.
 //! Elsewhere: costs are `config`; supply, reservations and refusals are `admission`; a latency-critical tenant's tokens are
 //!            `account`, the others' `pool`.
-//! Paper: ReFlex (Klimovic, Litz, Kozyrakis, ASPLOS 2017) §3.2, §4.3. Ours: [`Share::weight`](crate::Share) divides what is for
-//!        best-effort tenants; limits and reservations in bytes are ignored; within a tenant IOs go in order of arrival.
+//! Paper: ReFlex (Klimovic, Litz, Kozyrakis, ASPLOS 2017) §3.2, §4.3. Ours: [`Share::weight`](crate::Share) divides the
+//!        tokens for best-effort tenants; limits and reservations in bytes are ignored; within a tenant IOs go in order
+//!        of arrival.
 
 mod account;
 mod admission;
@@ -69,7 +70,7 @@ struct Tenant {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// Never heard of.
+    /// A tenant that was never named.
     Unknown,
     /// In `Reflex::critical`.
     Critical,
@@ -116,7 +117,7 @@ impl Reflex {
         &self.config
     }
 
-    /// Tokens (of mixed load) per second that there are now.
+    /// Tokens (of mixed load) per second that the SSD can spend now.
     pub fn supply(&self) -> TokenRate {
         let bound = self.critical.values().map(|critical| critical.objective.latency()).min();
         self.config.supply_at(bound, self.is_read_only)
@@ -164,7 +165,7 @@ impl Reflex {
         self.pool.set_rate(TokenRate(rest));
     }
 
-    /// Looks whether any tenant still writes, as far as can be seen.
+    /// Detects whether any tenant still writes, from the IOs queued and in flight.
     fn watch_writes(&mut self, now: Instant) {
         let ReadOnlyLoad::Observed(quiet) = self.config.read_only_load else { return };
         let is_quiet = self.last_write_at.is_none_or(|at| now.since(at) >= quiet);
@@ -175,7 +176,7 @@ impl Reflex {
         }
     }
 
-    /// Puts a best-effort tenant with something queued into the pool; `had` is the level up to which it has spent.
+    /// Puts a best-effort tenant with queued IOs into the pool; `had` is the level up to which it has spent.
     fn wait(&mut self, id: TenantId, had: Level) {
         let tenant = &mut self.tenants[id.index()];
         let head = tenant.queue.front(0).expect("something is queued");
@@ -185,7 +186,7 @@ impl Reflex {
         self.pool.add(due, self.turns, id, tenant.weight);
     }
 
-    /// Takes a tenant out of the pool if it is there.
+    /// Takes a tenant out of the pool if it is in it.
     fn wait_no_more(&mut self, id: TenantId) {
         let tenant = self.tenant(id);
         if let Class::Waiting { due, turn } = tenant.class {
@@ -195,7 +196,7 @@ impl Reflex {
         }
     }
 
-    /// A tenant is heard of for the first time.
+    /// Registers a tenant when it is first named.
     fn register(&mut self, id: TenantId) {
         if self.tenant(id).class == Class::Unknown {
             self.tenants[id.index()].class = Class::Idle;
@@ -235,7 +236,8 @@ impl Reflex {
         io
     }
 
-    /// This many IOs, and this many of them writes, have left a tenant's queue unserved; `head` was first in it.
+    /// Accounts for IOs that have left a tenant's queue unserved: their number, and the number of writes among them;
+    /// `head` was the first.
     fn on_withdrawn(&mut self, now: Instant, id: TenantId, head: Option<Io>, (ios, writes): (usize, usize)) {
         let tenant = &self.tenants[id.index()];
         let (class, weight, new_head) = (tenant.class, tenant.weight, tenant.queue.front(0).copied());
@@ -255,7 +257,7 @@ impl Reflex {
         }
     }
 
-    /// The latency-critical tenants with something queued, in the order of their numbers.
+    /// The latency-critical tenants with queued IOs, in the order of their numbers.
     fn critical_with_backlog(&self) -> impl Iterator<Item = (TenantId, &Account)> {
         let has_backlog = |id: TenantId| !self.tenants[id.index()].queue.is_empty();
         self.critical

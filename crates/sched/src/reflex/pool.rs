@@ -1,18 +1,19 @@
 //! The tokens of the best-effort tenants.
 //!
-//! Each round the original gives every best-effort tenant an equal part of the rate that is not reserved, passes on what one of
-//! them does not need to the next, starting with another one each time, and throws away what is left. With rounds of no length
-//! that is: the rate, and all donated tokens, are divided among the tenants with backlog, in proportion to their weights;
-//! while no tenant has backlog, they are lost. So it suffices to count the tokens that one unit of weight has received.
+//! Each round the original gives every best-effort tenant an equal part of the rate that is not reserved, passes on the
+//! tokens that one of them does not need to the next, starting with another one each time, and throws away the rest.
+//! With rounds of no length that is: the rate, and all donated tokens, are divided among the tenants with backlog, in
+//! proportion to their weights; while no tenant has backlog, they are lost. So it suffices to count the tokens that one
+//! unit of weight has received.
 //!
 //! ```text
 //!  rate + gifts ──► level: tokens per unit of weight, ever
-//!                     ▲ a tenant whose queue fills notes `level + cost/weight of its head`: it pays when the level is there
+//!                     ▲ a tenant notes `level + cost/weight of its head` when its queue fills, and pays at that level
 //! ```
 //!
-//! What a tenant has when its head is paid for but more is queued, it keeps (the original's saved tokens).
+//! A tenant keeps the tokens left after it has paid for its head while more is queued (the original's saved tokens).
 //!
-//! Holds: what is spent together never exceeds what came in (`what_is_spent_came_in`, in the tests of the policy).
+//! Holds: all tenants together never spend more than came in (`what_is_spent_came_in`, in the tests of the policy).
 //! Paper: ReFlex §4.3, Algorithm 1; equal weights in the paper.
 
 use super::account::Account;
@@ -41,12 +42,12 @@ fn per_weight(cost: Parts, weight: u32) -> i128 {
     cost.0.unsigned_abs().div_ceil(u128::from(weight)) as i128
 }
 
-/// The best-effort tenants with something queued, and what they are given.
+/// The best-effort tenants with queued IOs, and the tokens that they are given.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pool {
     rate: TokenRate,
     level: Level,
-    /// Came in, but too little to raise the level.
+    /// Tokens that came in, but too few to raise the level.
     rest: i128,
     /// When each tenant can pay for its head; among equals, the first.
     waiting: BTreeSet<(Level, u64, TenantId)>,
@@ -72,7 +73,7 @@ impl Pool {
         self.rest = 0;
     }
 
-    /// It waits no more.
+    /// Ends its wait.
     pub(super) fn remove(&mut self, due: Level, turn: u64, tenant: TenantId, weight: u32) {
         let was_there = self.waiting.remove(&(due, turn, tenant));
         assert!(was_there, "{tenant} does not wait");
@@ -80,7 +81,7 @@ impl Pool {
         self.rest = 0;
     }
 
-    /// Time passes, and `gifts` come in.
+    /// Lets time pass while `gifts` come in.
     pub(super) fn advance(&mut self, span: Nanos, gifts: Parts) {
         if self.weights == 0 {
             return;
@@ -107,7 +108,8 @@ impl Pool {
             TokenRate(donors.clone().fold(self.rate.0, |sum, donor| sum.saturating_add(donor.rate().0)));
         let gift_max: i128 = donors.clone().map(|donor| donor.gift().0).sum();
         let room: i128 = donors.clone().map(|donor| donor.room().0.max(0)).sum();
-        // Donors give all they earn, but in lumps: up to a gift each too early, and up to what they may save too late.
+        // Donors give all they earn, but in lumps: up to a gift each too early, and up to the amount that they may save
+        // too late.
         let mut early = Parts(missing - gift_max).time_to_earn(rate)?;
         let mut late = Parts(missing + room).time_to_earn(rate)?;
         let has_come = |span: Nanos| {

@@ -29,7 +29,7 @@ impl Books {
         self.queued.entry((io.tenant, self.order.line(io))).or_default().push_back(io.id);
     }
 
-    /// Takes back what the world wants back of a tenant's queued IOs.
+    /// Takes back those of a tenant's queued IOs that the world chooses.
     pub(crate) fn withdraw(&mut self, policy: &mut impl Policy, now: Instant, tenant: TenantId) {
         let (order, queued, ended) = (self.order, &mut self.queued, &mut self.ended);
         policy.withdraw(now, tenant, &mut |io| {
@@ -62,7 +62,7 @@ impl Books {
         io
     }
 
-    /// Tenants with something queued; one that has it in several lines comes several times.
+    /// Tenants with queued IOs; one with IOs in several lines comes several times.
     pub(crate) fn backlogged(&self) -> impl Iterator<Item = TenantId> {
         self.queued.iter().filter(|(_, queue)| !queue.is_empty()).map(|((tenant, _), _)| *tenant)
     }

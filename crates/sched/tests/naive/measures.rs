@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use units::{Instant, Nanos, TenantId};
 
 const SECOND: u128 = 1_000_000_000;
-/// Fragmentation and limit are reconsidered so often, and forget everything if they could not be for twice as long.
+/// Interval at which fragmentation and limit are reconsidered; twice as long without a chance to do so, and everything
+/// is forgotten.
 const PERIOD: Nanos = Nanos::millis(50);
 
 /// A latency with 16 binary digits below the nanosecond, as the switch averages it.
@@ -212,7 +213,8 @@ impl Fragmenting {
         self.fragmentation = if to.abs_diff(half_way) < FULL / 16 { to } else { half_way };
     }
 
-    /// Where the fragmentation belongs. All sums are parts of what the SSD could have done meanwhile.
+    /// The estimate to which the fragmentation should move. All sums are parts of the work that the SSD could have done
+    /// meanwhile.
     fn judge(&self, config: &Constants, costs: &DeviceCosts) -> u128 {
         let one = FULL as i128;
         let part = |of: u128, whole: u128| ((of * FULL / whole.max(1)) as i128).min(one << 24);
@@ -223,7 +225,7 @@ impl Fragmenting {
             || self.past.cost_micros * 1000 / self.past.span.max(1)
                 >= u128::from(config.device.slots) * 128 * 1024;
         if !is_busy {
-            // No more fragmented than an SSD on which what was done is no more than all.
+            // No more fragmented than an SSD that could just do all of this work.
             let most = if fragmented > clean {
                 (one + margin - clean).max(0) * one / (fragmented - clean)
             } else {
@@ -244,12 +246,12 @@ impl Fragmenting {
     }
 }
 
-/// The limit on the device time in flight, by who completes what.
+/// The limit on the device time in flight, by the tenants and kinds of completions.
 #[derive(Clone, Debug)]
 struct Limit {
     bytes: u64,
     begun: Option<Instant>,
-    /// Charges, and those of what was written.
+    /// Charges, and the part of them for writes.
     present: [u128; 2],
     past: [u128; 2],
     tenants: BTreeSet<TenantId>,

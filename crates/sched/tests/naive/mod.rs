@@ -1,7 +1,8 @@
 //! The decisions of Gimbal and level-calibrated, done the obvious way: every question is answered by looking at every tenant.
 //!
-//! Nothing is taken from the switch under test: buckets, slots, device time in flight, round, service lag and priorities are done again
-//! here, as is the line in which IOs wait aside in the order of Gimbal's release; what is measured (rate, write cost, fragmentation, the limit on the device time) in `measures`, prices in `costs`.
+//! Nothing is taken from the switch under test: buckets, slots, device time in flight, round, service lag and
+//! priorities are done again here, as is the line in which IOs wait aside in the order of Gimbal's release;
+//! measurements (rate, write cost, fragmentation, the limit on the device time) in `measures`, prices in `costs`.
 
 mod constants;
 mod costs;
@@ -127,9 +128,9 @@ pub(crate) struct Naive {
     /// The most that the least-served tenant with backlog ever had (`service`).
     virtual_time: u64,
     buckets: Buckets,
-    /// They wait aside: their turn is over, and their bucket could not pay.
+    /// IOs that wait aside: their turn is over, and their bucket could not pay.
     aside: Vec<Io>,
-    /// Whether one more may in this step.
+    /// Whether one more may join them in this step.
     is_open: bool,
     /// When the next step begins, if nothing happens before.
     asked_for: Option<Instant>,
@@ -137,7 +138,7 @@ pub(crate) struct Naive {
 }
 
 impl Naive {
-    /// A switch whose tenant `i` has the weight `weights[i]`.
+    /// A switch; its tenant `i` has the weight `weights[i]`.
     pub(crate) fn new(config: Constants, weights: &[u32]) -> Naive {
         let depth = i128::from(config.bucket_depth.0) * NANO;
         Naive {
@@ -311,7 +312,7 @@ impl Naive {
         self.raise_virtual_time();
     }
 
-    /// The IO leaves its slot and what was in flight of it.
+    /// Takes the IO out of its slot and out of the device time in flight.
     fn give_back(&mut self, io: &Io) {
         let tenant = self.tenant(io.tenant.0);
         for slot in &mut tenant.slots {
@@ -550,8 +551,8 @@ impl Naive {
         self.tenant(id).deficit = 0;
     }
 
-    /// Everybody who waits for a slot and has one now goes to the back of the round; of those who wait for their part of the
-    /// device time only the one to whom something has happened.
+    /// Moves each tenant that waited for a slot and has one now to the back of the round; of those that wait for their
+    /// part of the device time, only the tenant `to`, whose state has changed.
     fn undefer(&mut self, to: u32) {
         let waiting = std::mem::take(&mut self.deferred);
         let (now_active, still_waiting): (Vec<u32>, Vec<u32>) = waiting

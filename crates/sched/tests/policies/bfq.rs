@@ -7,7 +7,7 @@ use units::{ByteRate, Bytes, Nanos};
 
 const SECOND: Nanos = Nanos::secs(1);
 
-/// BFQs whose every rule acts in a world of milliseconds.
+/// BFQs with constants that make every rule act in a world of milliseconds.
 pub(crate) fn configs() -> impl Strategy<Value = BfqConfig> {
     (1..60u32, 1..40u32, 1..2000u64, 10..3000u64, 0..1000u64).prop_map(
         |(nr_requests, depth, kib, timeout, idle)| BfqConfig {
@@ -20,7 +20,7 @@ pub(crate) fn configs() -> impl Strategy<Value = BfqConfig> {
     )
 }
 
-/// Requests for everybody, and turns that are never too long: then only bytes count.
+/// A request for every IO, and turns that are never too long: then only bytes count.
 const BYTES_ONLY: BfqConfig = BfqConfig {
     nr_requests: 1 << 20,
     depth: 8,

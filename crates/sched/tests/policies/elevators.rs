@@ -7,7 +7,7 @@ use sched::{Done, Io, IoKind, Kyber, KyberConfig, MqDeadline, MqDeadlineConfig, 
 use std::collections::VecDeque;
 use units::{Bytes, Instant, Nanos};
 
-/// mq-deadlines whose every rule acts in a world of milliseconds.
+/// mq-deadlines with constants that make every rule act in a world of milliseconds.
 pub(crate) fn mq_deadlines() -> impl Strategy<Value = MqDeadlineConfig> {
     (1..60u32, 1..40u32, 10..2000u64, 1..6u64, 0..4u32, 1..20u32).prop_map(
         |(nr_requests, depth, micros, writes, writes_starved, batch)| MqDeadlineConfig {
@@ -21,7 +21,7 @@ pub(crate) fn mq_deadlines() -> impl Strategy<Value = MqDeadlineConfig> {
     )
 }
 
-/// Kybers whose every rule acts in a world of milliseconds.
+/// Kybers with constants that make every rule act in a world of milliseconds.
 pub(crate) fn kybers() -> impl Strategy<Value = KyberConfig> {
     (1..100u32, 1..60u32, 1..20u32, 50..2000u64).prop_map(|(nr_requests, depth, tokens, micros)| {
         KyberConfig {
@@ -69,7 +69,7 @@ proptest! {
 
     #[test]
     fn the_oldest_waits_for_no_more_than_a_batch_beyond_its_time(world in crate::every::worlds(), config in mq_deadlines()) {
-        // With a request for everybody, so that all that wait are known to the scheduler.
+        // With a request for every IO, so that all that wait are known to the scheduler.
         let config = MqDeadlineConfig { nr_requests: 1 << 20, ..config };
         let mut policy = MqDeadline::new(config);
         let (mut now, mut in_flight, mut events) = (Instant::ZERO, Vec::new(), world.events());

@@ -16,7 +16,7 @@ use units::{ByteRate, Instant, Nanos, TenantId};
 pub(crate) enum Wake {
     /// Something goes at that instant.
     Exact,
-    /// Something goes, or the scheduler looks at what it has measured.
+    /// Something goes, or the scheduler looks at its measurements.
     OrLooks,
 }
 

@@ -1,4 +1,4 @@
-//! FlashFQ's claims: equal parts of the device's time, whatever is asked for; and whoever has one IO at a time is not punished.
+//! FlashFQ's claims: equal parts of the device's time for any load; and a tenant with one IO at a time is not punished.
 
 use crate::loads::{Got, Load, reader, serve_by, writer};
 use sched::{Flashfq, FlashfqConfig, Io, IoId, IoKind, LinearCost, Mark, Next, Policy, Priority, Share};

@@ -135,7 +135,7 @@ impl Model for Naive {
         if self.tenants.iter().any(|tenant| Self::is_busy(tenant) && is_behind(&tenant, now)) {
             return Next::Idle;
         }
-        // It waits for each that is behind until that one has caught up or is given up.
+        // It waits for each that is behind until that one has caught up or its anticipation ends.
         let expected = self.tenants.iter().filter(|tenant| self.is_expected(tenant, now));
         let waits = expected.filter(|tenant| is_behind(tenant, now)).map(|tenant| {
             let way = (limit - self.progress(tenant, now) + PARTS - 1) / PARTS;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use sched::{IoCost, IoCostConfig, IoCostQos, IoCostRates, IoKind, Share};
 use units::{ByteRate, Bytes, Nanos};
 
-/// A model of half of what the tests' device does, so that io.cost decides.
+/// A model of half the speed of the tests' device, so that io.cost decides.
 const CONFIG: IoCostConfig = IoCostConfig::new(
     IoCostRates { rate: ByteRate(1_000_000_000), random_iops: 60_000 },
     IoCostRates { rate: ByteRate(400_000_000), random_iops: 20_000 },
@@ -39,7 +39,7 @@ pub(crate) fn configs() -> impl Strategy<Value = IoCostConfig> {
     })
 }
 
-/// Seconds of device time of what a tenant got, by the definition of the model.
+/// Seconds of device time that a tenant got, by the definition of the model.
 fn device_time(load: &Load, got: &Got) -> f64 {
     let rates = if load.kind == IoKind::Read { CONFIG.reads } else { CONFIG.writes };
     let page = 4096.0 / rates.rate.0 as f64;
@@ -104,7 +104,7 @@ fn time_passes_faster_while_somebody_waits_and_nothing_is_late() {
 
 #[test]
 fn time_passes_more_slowly_while_reads_are_late() {
-    // With a model of ten times what the device does, all that comes is in the device and waits there for 6.7 ms.
+    // The model claims ten times the speed of the device, so all IOs are in the device and wait there for 6.7 ms.
     let fast = IoCostRates { rate: ByteRate(100_000_000_000), random_iops: 10_000_000 };
     let config = IoCostConfig { reads: fast, writes: fast, ..CONFIG };
     let loads = [reader(Bytes::kib(4), 500), reader(Bytes::kib(4), 500)];

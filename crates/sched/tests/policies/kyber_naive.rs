@@ -40,7 +40,7 @@ fn number(io: &Io) -> usize {
         .expect("one of three")
 }
 
-/// A percentile in quarters of the target: 1 is a quarter at most, 5 is late, 8 is the most that is told apart.
+/// A percentile in quarters of the target: 1 is a quarter at most, 5 is late, 8 is the highest class.
 fn quarters(
     samples: &mut Vec<u64>,
     per_cent: usize,

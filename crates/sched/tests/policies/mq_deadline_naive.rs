@@ -21,7 +21,7 @@ struct Naive {
     in_flight: u32,
     arrived: u64,
     now: Instant,
-    /// Of reads and of writes: the tenant whose region the sweep is in, and what had arrived when it got there.
+    /// Of reads and of writes: the tenant in whose region the sweep is, and the number of arrivals when it got there.
     sweeps: [Option<(TenantId, u64)>; 2],
     writes: bool,
     batched: u32,
@@ -40,7 +40,7 @@ impl Naive {
             .for_each(|one| one.request = Some(now));
     }
 
-    /// The places of those that are known, of one direction.
+    /// The places of IOs of one direction that have a request.
     fn known(&self, writes: bool) -> Vec<usize> {
         let all = self.waiting.iter().enumerate();
         let known = all.filter(|(_, one)| one.request.is_some() && (one.io.kind != IoKind::Read) == writes);

@@ -1,4 +1,5 @@
-//! ReFlex's claims: reservations are kept, whatever others do; what is not reserved or not used is shared equally, in tokens.
+//! ReFlex's claims: reservations are kept whatever others do; tokens that are not reserved or not used are shared
+//! equally.
 
 use crate::loads::{Got, Load, reader, serve_by, writer};
 use sched::{

@@ -1,5 +1,6 @@
-//! ReFlex as a polling loop, as it was published: every microsecond it goes through all tenants. What ours does at named
-//! instants, this does in rounds, so both have served the same, except what fits into a round or is still being saved.
+//! ReFlex as a polling loop, as it was published: every microsecond it goes through all tenants. It does in rounds the
+//! work that ours does at named instants, so both have served the same, except for tokens that fit into a round or are
+//! still being saved.
 
 use crate::reflex::{slo, small_device};
 use crate::world::Dice;
@@ -61,7 +62,7 @@ impl Polling {
         self.turn += 1;
         for place in 0..waiting.len() {
             let index = waiting[(place + self.turn) % waiting.len()];
-            // An equal part of what is left; what it does not need the next ones get.
+            // An equal part of the rest; tokens that this tenant does not need go to the next ones.
             let part = bucket / (waiting.len() - place) as i128;
             bucket -= part;
             self.tenants[index].tokens += part;
@@ -86,7 +87,7 @@ impl Polling {
     }
 }
 
-/// Runs both on the same arrivals and compares what everybody has spent, every microsecond.
+/// Runs both on the same arrivals and compares the tokens that each tenant has spent, every microsecond.
 fn compare(seed: u64, critical: u32, best_effort: u32) {
     let mut dice = Dice::new(seed);
     let config = ReflexConfig { round: ROUND, ..small_device() };

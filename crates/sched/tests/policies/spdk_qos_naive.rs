@@ -14,7 +14,7 @@ const PARTS: i128 = 1_000_000_000;
 
 #[derive(Clone)]
 struct Limit {
-    /// A tick's allowance, and what is left of this one's.
+    /// A tick's allowance, and the rest of this tick's.
     each: i128,
     left: i128,
 }

@@ -1,6 +1,6 @@
 //! A world: one switch, some tenants and a device that answers in random order, all from one seed.
 //!
-//! The world only produces what happens ([`Event`]s); a test applies it to a policy and checks. A failing test prints the
+//! The world only produces the [`Event`]s; a test applies them to a policy and checks. A failing test prints the
 //! [`World`] as one line of Rust, to be pasted into a test of its own.
 
 use sched::{
@@ -74,7 +74,7 @@ pub(crate) enum Event {
     },
     /// Time passes.
     Wait(Nanos),
-    /// The tenant takes back those of its queued IOs whose id is a multiple of three.
+    /// The tenant takes back its queued IOs with an id that is a multiple of three.
     Withdraw(TenantId),
 }
 

@@ -49,7 +49,7 @@ pub struct PardaConfig {
     /// β of one unit of share: a host's β is this × the shares of its VMs. The distance above L at which the latency settles grows with the
     /// sum of all β.
     pub beta_per_share: Fixed,
-    /// The smallest window; at least 1, or a host could never find out that the load has gone.
+    /// The smallest window; at least 1, or a host could never notice that the load has ended.
     pub window_min: u32,
     /// The largest window. Paper: 64, or the depth of the host's queue.
     pub window_max: u32,

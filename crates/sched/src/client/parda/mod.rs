@@ -1,8 +1,8 @@
 //! PARDA: hosts that share an SSD without any help from it, by watching its latency.
 //!
 //! ```text
-//!  VMs ──► local_queue: whose IO is next ──► window: may another go? ──► SSD (first in, first out)
-//!   │ how many are outstanding                 ▲ w(t)          │ latency of each IO
+//!  VMs ──► local_queue: which IO is next ──► window: may another go? ──► SSD (first in, first out)
+//!   │ number outstanding                       ▲ w(t)          │ latency of each IO
 //!   └──► shares: β ────────────────────────────┤               ▼
 //!                                              └── L(t) ◄── latency: the samples of all hosts together
 //! ```

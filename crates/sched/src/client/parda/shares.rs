@@ -1,7 +1,7 @@
-//! The weight of a host: the sum of its VMs' shares, as far as they are used.
+//! The weight of a host: the sum of its VMs' shares, counting only the part of each that is used.
 //!
-//! A VM that has fewer IOs outstanding than its part of the host's window leaves places to the host's other VMs. So that these
-//! do not get more than their own shares buy, it counts only as far as it uses its part:
+//! A VM that has fewer IOs outstanding than its part of the host's window leaves places to the host's other VMs. To
+//! keep these from getting more than their own shares buy, its share counts only in proportion to its use:
 //!
 //! ```text
 //!  w_k = w·s_k/Σs        s'_k = s_k·n_k/w_k  if n_k < w_k,  else s_k        β = Σ s'_k
@@ -62,7 +62,8 @@ impl VmShares {
         vm.outstanding = vm.outstanding.checked_sub(1).expect("an IO ended that no VM asked for");
     }
 
-    /// A period ends: β of the host, whose window was `window`, with `per_share` for each unit of share. A new period begins.
+    /// Ends a period of a host with the given `window`, and begins the next one. Returns the host's β, with `per_share`
+    /// for each unit of share.
     pub fn on_period(&mut self, now: Instant, window: Fixed, per_share: Fixed) -> Fixed {
         let span = u128::from(now.since(self.period_began).0);
         self.period_began = now;

@@ -8,7 +8,7 @@
 //! proportion to their β. They settle where the latency is L + Σβ/(IOs per second), and a window is β·(1 + L·IOPS/Σβ).
 //!
 //! Holds: in a fluid model the windows arrive at that point from anywhere (`windows_arrive_at_the_closed_form`).
-//! Elsewhere: what all hosts have seen is `latency`; what β is when VMs idle is `shares`.
+//! Elsewhere: the latency seen by all hosts is `latency`; β while VMs idle is `shares`.
 //! Paper: PARDA §3.1, equations 1 to 3.
 
 use super::latency::Average;
@@ -130,8 +130,8 @@ mod tests {
         PardaWindow { window: Fixed::whole(window), ..PardaWindow::new(config()) }
     }
 
-    /// Hosts whose windows are full, before a device that completes `iops` whatever waits: by Little's law all IOs take
-    /// Σw/iops. After each period the hosts see that.
+    /// Runs hosts with full windows before a device that completes `iops` with any number of IOs: by Little's law all
+    /// IOs take Σw/iops. After each period the hosts see that.
     fn settle(windows: &mut [PardaWindow], betas: &[u32], iops: u64) -> Nanos {
         let mut latency = Nanos::ZERO;
         for _ in 0..400 {

@@ -17,13 +17,13 @@ pub struct CalibratedConfig {
     pub costs: DeviceCosts,
     /// Limits on device time in flight.
     pub in_flight: InFlightLimits,
-    /// How much more service than the least-served tenant a tenant may have had and still be in the round: 1 MiB of large reads is
-    /// loose enough that the round decides the order, tight enough to even out within milliseconds.
+    /// Service that a tenant may have had in excess of the least-served tenant and still stay in the round: 1 MiB of
+    /// large reads is loose enough that the round decides the order, and tight enough to even out within milliseconds.
     pub lag_max: Bytes,
-    /// How far below the least-served tenant a tenant may be that comes back from having nothing to do. A client held to one IO by
-    /// its credit is away after each IO, and the tenant that was furthest behind would lose the most by it: on the model of a clean
-    /// SSD readers of 128 KiB had 4 % less than the writers they shared it with, and a seventh less than readers of 4 KiB. A quantum corrects
-    /// that.
+    /// Service by which a tenant may be behind the least-served one when it comes back from having nothing to do. A
+    /// client held to one IO by its credit is away after each IO, and the tenant furthest behind would lose the most by
+    /// it: on the model of a clean SSD, readers of 128 KiB had 4 % less than the writers they shared it with, and a
+    /// seventh less than readers of 4 KiB. A quantum corrects that.
     pub lag_catch_up: Bytes,
     /// The round.
     pub round: RoundConfig,

@@ -1,9 +1,10 @@
 //! Device time of an IO: the price that makes equal service equal f-Util.
 //!
-//! An SSD that does nothing else completes a certain number of IOs of one kind and size per second; the inverse is the device time that one
-//! of them takes. Charged with that, tenants that are charged alike have the same part of what the SSD gives each one's kind of
-//! work, which is what f-Util measures. Bytes do not say it: a 4 KiB read takes as long as an 8 KiB one, and on a fragmented SSD a
-//! large read as long as the small ones it falls apart into.
+//! An SSD that does nothing else completes a certain number of IOs of one kind and size per second; the inverse is the
+//! device time of one such IO. If each IO is charged that time, tenants with equal charges have equal parts of the
+//! rates that the SSD would give each of them alone; f-Util measures just that. Bytes are no substitute: a 4 KiB read
+//! takes as long as an 8 KiB one, and on a fragmented SSD a large read takes as long as the small ones it falls apart
+//! into.
 //!
 //! ```text
 //!   cost                ╱ fragmented

@@ -1,4 +1,4 @@
-//! Fragmentation: between clean and fragmented, in which state is the flash right now?
+//! The state of the flash between clean and fragmented, estimated from completions.
 //!
 //! The cost of a write depends on the state of its flash (seven times as much on a fragmented DCT983 as on a clean one),
 //! and the SSD does not report that state. Latencies do not show it either: the buffer hides it from writes until it is full. But the
@@ -12,17 +12,18 @@
 //!              ▇      ▇                    ▇     ▇     less than a clean SSD would do, though more waits: it is fragmented
 //! ```
 //!
-//! A mix of reads and writes gets less out of the SSD than its parts alone (Gimbal, figure 14), so a clean SSD may fall as far
-//! short as [`MIXED_LEAST_PERCENT`]. Between the two bounds both states explain what was seen, or neither does. Then the estimate
-//! stays, or goes where the line between them crosses. At either end it stops exactly, and prices do not change.
+//! A mix of reads and writes gets less out of the SSD than its parts alone (Gimbal, figure 14), so a clean SSD may fall
+//! as far short as [`MIXED_LEAST_PERCENT`]. Between the two bounds both states explain the observations, or neither
+//! does. Then the estimate stays, or moves to where the line between them crosses. At either end it stops exactly, and
+//! prices do not change.
 //!
-//! There is no feedback: a wrong price changes the mix, not what the SSD does in that time, and one of the sums is off for every
-//! mix but those with next to no writes, where the price hardly matters.
+//! There is no feedback: a wrong price changes the mix but not the work that the SSD does in that time, and one of the
+//! sums is off for every mix except those with next to no writes, where the price hardly matters.
 //!
-//! Holds: an SSD that serves as a clean one does is found clean, one that serves as a fragmented one does fragmented, from any
-//!        belief and for any mix with enough writes (`the_truth_is_found_from_either_end`); one that has nothing to do teaches
-//!        nothing that it did not show (`idleness_is_no_fragmentation`); what the buffer takes at once misleads for a moment only
-//!        (`a_burst_into_the_buffer_is_forgotten`).
+//! Holds: an SSD that serves as a clean one does is found clean, one that serves as a fragmented one does is found
+//!        fragmented, from any belief and for any mix with enough writes (`the_truth_is_found_from_either_end`); an
+//!        idle SSD changes the estimate only by the work that it does (`idleness_is_no_fragmentation`); a burst into
+//!        the buffer misleads for a moment only (`a_burst_into_the_buffer_is_forgotten`).
 //! Elsewhere: what follows from it is `costs`.
 
 use super::costs::DeviceCosts;
@@ -53,7 +54,7 @@ impl Fragmentation {
         f64::from(self.0) / ONE as f64
     }
 
-    /// So far from `clean` to `fragmented`, rounded down.
+    /// The point at this fraction of the way from `clean` to `fragmented`, rounded down.
     #[inline]
     pub(super) fn blend(self, clean: Bytes, fragmented: Bytes) -> Bytes {
         let further = u128::from((fragmented - clean).0) * u128::from(self.0) / ONE as u128;
@@ -67,17 +68,17 @@ const ONE: i64 = 1 << 16;
 const PERIOD: Nanos = Nanos::millis(50);
 /// A period that was closed so late was mostly idle: all that was seen before it is forgotten.
 const PERIOD_LATEST: Nanos = Nanos::millis(100);
-/// Of what was seen, an eighth is forgotten with every period: a memory of 400 ms, several times what the buffer of an SSD takes
-/// in a steady state.
+/// The part of the observations that is forgotten with every period: an eighth. That is a memory of 400 ms, several
+/// times as long as an SSD's buffer takes to drain in a steady state.
 const MEMORY: u64 = 8;
 /// The error of measured costs, and the precision of a sum.
 const MARGIN: i64 = ONE / 20;
 /// The fragmentation goes half of the way at a time, and arrives when it is as near as this.
 const ARRIVED: i64 = ONE / 16;
-/// Least that a clean SSD does of a mix, of a hundred that its parts do alone: 4 KiB reads and writes get 66 (Gimbal, figure 14,
-/// as the model has it), others more.
+/// The least that a clean SSD does of a mix, in per cent of what its parts do alone: 4 KiB reads and writes get 66
+/// (Gimbal, figure 14, in the model as well), other mixes more.
 const MIXED_LEAST_PERCENT: i64 = 60;
-/// Of a hundred completions, this many must leave a tenant waiting for the SSD to count as busy.
+/// Percentage of completions that must leave a tenant waiting for the SSD to count as busy.
 const WAITING_PERCENT: u64 = 75;
 
 /// Completions of a span of time.
@@ -202,7 +203,7 @@ impl Seen {
         let fragmented_most = ONE + MARGIN;
         let (above, beyond) = (clean - clean_least, fragmented - fragmented_most);
         if !self.is_busy(busy) {
-            // Only what was done counts, not what was not: no more fragmented than an SSD that can do this.
+            // An idle SSD shows only that it is no more fragmented than one that can do the work seen.
             let differs = fragmented - clean;
             let most = if differs > 0 { (fragmented_most - clean).max(0) * ONE / differs } else { ONE };
             return fragmentation.min(most);
@@ -225,7 +226,7 @@ impl Seen {
 const SEQUENTIAL_READ: Bytes = Bytes::kib(128);
 const NANOS_PER_MICRO: u128 = 1000;
 const NANOS_PER_SEC: u128 = 1_000_000_000;
-/// Far more than any sum can be of what it should be; products of it fit.
+/// Upper bound for the ratio of a sum to its expected value: far beyond any real one, and products of it fit.
 const PART_MAX: i64 = ONE << 24;
 
 #[cfg(test)]
@@ -248,7 +249,7 @@ mod tests {
         Io { id: IoId(0), tenant, priority, kind, length, mark }
     }
 
-    /// Serves at `percent` of what an SSD in this state can do, `writes_percent` of its time for writes.
+    /// Serves at `percent` of the rate of an SSD in this state, with `writes_percent` of its time for writes.
     struct Served {
         truth: Fragmentation,
         percent: u64,

@@ -1,7 +1,7 @@
 //! `level-calibrated`: Level for an SSD that was measured beforehand. The lab compares Level with it.
 //!
 //! ```text
-//!  on_arrival ─► drr: whose IO is next ─► in_flight: is there device time for it? ─► Submit │ Idle
+//!  on_arrival ─► drr: which IO is next ─► in_flight: is device time left for it? ─► Submit │ Idle
 //!                 ▲  ▲                       ▲
 //!   service_lag ──┘  └─ costs                │
 //!                         ▲                  │
@@ -188,7 +188,7 @@ impl Rules for TimeRules {
         self.lag.on_move(id, place);
     }
 
-    /// A tenant whose credit holds it back competes without backlog.
+    /// Lets a tenant held back by its credit compete without backlog.
     #[inline]
     fn on_idle(&mut self, id: TenantId, held: &TenantTime, part: Bytes) {
         self.lag.on_idle(id, held.is_held_to(part));

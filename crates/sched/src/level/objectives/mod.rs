@@ -1,23 +1,26 @@
 //! Latency objectives: "the 99th percentile is at most x, as long as the tenant asks for at most y IOPS".
 //!
-//! Up to y IOPS the tenant's IOs go to the SSD at once (`drr`, as with a reservation). Their time there depends on what others
-//! have in the SSD, and that is squeezed as far as it must be and no further:
+//! Up to y IOPS the tenant's IOs go to the SSD at once (`drr`, as with a reservation). Their time there depends on the
+//! work that others have in the SSD, and that is squeezed as far as it must be and no further:
 //!
 //! ```text
 //!   IOs of tenants with an objective ─► promise: late or not? ─► too many ─► squeeze: others do less ─► still too many, at the least ─► lost
 //!                                                              └► few ────► squeeze: others do more
 //! ```
 //!
-//! An objective of which nothing is known is *tried*: within seconds it is either seen to be kept, or to be lost. A lost one limits nobody,
-//! is still served first, and is tried again after a pause that doubles (`promise`): so an SSD that has recovered keeps it again.
+//! An objective on an unknown SSD is *tried*: within seconds it is seen either to be kept or to be lost. A lost one
+//! limits no tenant, is still served first, and is tried again after a pause that doubles (`promise`): so an SSD that
+//! has recovered keeps it again.
 //!
-//! While an objective is kept there are no probes of other tenants' kinds of work: half a second of writes alone would break it. Prices stay what they were.
+//! While an objective is kept there are no probes of other tenants' kinds of work: half a second of writes alone would
+//! break it. Prices stay as they were.
 //!
-//! The cost for others is bounded: what objectives ask for is at most [`PROMISED_MOST`] of the SSD's time by the prices known; of what is left, others keep
-//! what `squeeze` says.
+//! The cost for others is bounded: objectives take at most [`PROMISED_MOST`] of the SSD's time by the prices known; of
+//! the rest, others keep the parts that `squeeze` states.
 //!
-//! Holds: nothing is squeezed while no tenant with an objective asks for anything (`an_idle_tenant_squeezes_nobody`); an objective that cannot be
-//!        kept squeezes nobody for long (`a_lost_objective_squeezes_nobody_and_is_tried_again`).
+//! Holds: nothing is squeezed while no tenant with an objective asks for anything (`an_idle_tenant_squeezes_nobody`);
+//!        an objective that cannot be kept squeezes no tenant for long
+//!        (`a_lost_objective_squeezes_nobody_and_is_tried_again`).
 //! The error budget's way of thinking is that of site reliability engineering; the form of objectives is ReFlex's.
 
 mod promise;

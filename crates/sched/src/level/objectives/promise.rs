@@ -1,4 +1,4 @@
-//! One tenant's objective: for which of its IOs it holds, how late these are, and what that says.
+//! One tenant's objective: the IOs for which it holds, how late these are, and the conclusion from that.
 //!
 //! ```text
 //!              ┌─ enough IOs, few of them late ──► Kept ◄──► Missed (too many were late in the last seconds)
@@ -26,11 +26,11 @@ use units::{Instant, Nanos};
 /// A tenant that asks at random for less than its rate on average asks for more now and then: for this long, or for this many IOs.
 const BURST: Nanos = Nanos::millis(50);
 const BURST_IOS: u64 = 32;
-/// A tenant that has asked for too much keeps to its rate again after so long.
+/// Time without asking for too much after which a tenant counts as keeping to its rate again.
 const CALM: Nanos = Nanos::millis(100);
 /// IOs that take longer than this many eighths of the bound are late for decisions.
 const HELD_TO: u64 = 7;
-/// A tenant without IOs for so long asks for nothing.
+/// Time without IOs after which a tenant counts as asking for nothing.
 const IDLE: Nanos = Nanos::secs(1);
 /// After an objective was lost, it is tried again after the first of these, then after twice that, up to the second.
 const RETRY: [Nanos; 2] = [Nanos::secs(5), Nanos::secs(80)];
@@ -71,9 +71,9 @@ pub(super) struct Promise {
     held_to: Nanos,
     /// Meter of the tenant's promised IOs.
     rate: Meter,
-    /// When it last asked for more.
+    /// When the tenant last exceeded its rate.
     beyond: Option<Instant>,
-    /// Its IOs, whether they count or not.
+    /// Its outstanding IOs, whether they count or not.
     outstanding: u64,
     /// The IOs that count, and when each came.
     arrived: BTreeMap<IoId, Instant>,
@@ -97,7 +97,7 @@ fn burst(iops: u64) -> Nanos {
     BURST.max(Nanos(SECOND.0 / iops.max(1) * BURST_IOS))
 }
 
-/// The meter of what a tenant is promised.
+/// The meter of the IOs that the tenant is promised.
 pub(in crate::level) fn meter(objective: &Objective) -> Meter {
     let iops = objective.slo.iops;
     Meter::new(iops, objective.second, burst(iops))
@@ -217,7 +217,7 @@ impl Promise {
         self.seconds.clear();
     }
 
-    /// Others do as little as they may, and still it is missed.
+    /// Gives the objective up for now: others do as little as they may, and still it is missed.
     pub(super) fn lose(&mut self, now: Instant) {
         self.state = ObjectiveState::Lost;
         self.is_retried = false;
@@ -225,7 +225,7 @@ impl Promise {
         self.retry = now + self.pause;
     }
 
-    /// Only what comes after `since` counts for the next decision.
+    /// Lets only IOs that arrive after `since` count for the next decision.
     pub(super) fn look_anew(&mut self, since: Instant) {
         (self.since, self.seen) = (since, Tally::default());
     }
@@ -291,7 +291,7 @@ mod tests {
         Io { id: IoId(id), tenant, priority, kind: IoKind::Read, length: Bytes::kib(4), mark }
     }
 
-    /// An IO every millisecond, each of which stays so long.
+    /// Sends an IO every ten milliseconds, each of which takes as long as `stays` says.
     fn run(promise: &mut Promise, ios: std::ops::Range<u64>, stays: impl Fn(u64) -> Nanos) {
         for n in ios {
             let now = START + Nanos::millis(10 * n);
@@ -318,7 +318,7 @@ mod tests {
     fn beyond_its_rate_nothing_counts() {
         let mut promise = promise(1000);
         let slow = Nanos::millis(5);
-        // 32 at once are a burst; what comes after that is too much.
+        // 32 at once are a burst; further IOs are too many.
         for n in 0..200 {
             promise.on_arrival(START + BURST, &read(n));
         }

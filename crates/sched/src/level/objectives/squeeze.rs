@@ -3,18 +3,20 @@
 //! Three knobs, each of which is turned down when too many IOs are late, and up again when few are:
 //!
 //! ```text
-//!   limit     device time of others in the SSD at once: a read waits for what is there before it
+//!   limit     device time of others in the SSD at once: a read waits for the IOs there before it
 //!   writers   device time per time for tenants that write: a read waits for dies that program, whatever is in flight
 //!   readers   the same for those that only read: when no more than one IO at a time is let in, and that is too much
 //! ```
 //!
-//! Which one helps is not known beforehand: where programs are suspended for reads it is the limit, and elsewhere the writers. The limit goes first,
-//! because it costs least, down to a quarter of the bound; then the writers and the limit in turns, and the readers last. On the way up one knob
-//! is turned at a time, of those that hold a tenant back; if IOs are late after that, it was this one, so it goes back at once and rests for longer and
-//! longer ([`REST`]), while the other ones go on.
+//! It is not known beforehand which one helps: where programs are suspended for reads it is the limit, and elsewhere
+//! the writers. The limit goes first, because it costs least, down to a quarter of the bound; then the writers and the
+//! limit in turns, and the readers last. On the way up one knob is turned at a time, of those that hold a tenant back;
+//! if IOs are late after that, this knob caused it, so it goes back at once and rests for longer and longer ([`REST`]),
+//! while the other ones go on.
 //!
-//! Holds: no knob is turned below its floor ([`LEAST`]), and what is not turned down limits nothing (`every_knob_stops_at_its_floor`);
-//!        a knob that does not matter ends where it limits nothing (`a_knob_that_does_not_matter_is_let_go`).
+//! Holds: no knob is turned below its floor ([`LEAST`]), and a knob that is not turned down limits nothing
+//!        (`every_knob_stops_at_its_floor`); a knob that does not matter ends where it limits nothing
+//!        (`a_knob_that_does_not_matter_is_let_go`).
 
 use units::{Instant, Nanos};
 
@@ -45,9 +47,10 @@ pub(super) const LEAST: [u64; 3] = [10_000, WHOLE / 32, WHOLE / 8];
 pub(super) const SETTLES: Nanos = Nanos::millis(250);
 /// All of the SSD's time.
 pub(super) const WHOLE: u64 = 1 << 10;
-/// Beyond this, a part of the SSD's time limits nothing: what a buffer takes counts as served at once.
+/// Upper bound for a part of the SSD's time that limits anything; above it nothing is limited, because writes count as
+/// served as soon as the buffer takes them.
 const MOST: u64 = 2 * WHOLE;
-/// A knob that was turned up too far rests for so long, and after each further time for twice as long as before, up to the longest.
+/// Rest of a knob that was turned up too far; it doubles each further time, up to the longest.
 const REST: Nanos = Nanos::secs(1);
 const REST_MOST: Nanos = Nanos::secs(64);
 
@@ -148,8 +151,8 @@ impl Squeeze {
         self.value(knob).is_some_and(|value| value <= LEAST[knob as usize])
     }
 
-    /// Whether an IO may be late because of what is in the SSD at once: that takes about its device time, or a few times that, where a part of
-    /// the SSD has more of it than others.
+    /// Whether an IO may be late because of the device time in the SSD at once: that makes it wait for about this time,
+    /// or a few times as long, where a part of the SSD has more of it than others.
     fn may_wait_for_the_limit(&self, seen: &Use) -> bool {
         let limit = self.value(Knob::Limit).unwrap_or(u64::MAX).min(seen.limit);
         !self.is_low(Knob::Limit) && limit > seen.bound / 4
@@ -198,7 +201,7 @@ impl Squeeze {
         Some(knob.settles())
     }
 
-    /// Forgets the last change, whose effect is not known: others do something else now.
+    /// Forgets the last change: others do something else now, so its effect cannot be known.
     pub(super) fn forget_raise(&mut self) {
         self.raised = None;
     }
@@ -227,7 +230,7 @@ mod tests {
         assert_eq!(squeeze.value(Knob::Writers), None);
     }
 
-    /// Late is what comes while writers have more than a quarter of the SSD's time; the limit does not matter.
+    /// IOs are late while writers have more than a quarter of the SSD's time; the limit does not matter.
     #[test]
     fn a_knob_that_does_not_matter_is_let_go() {
         let mut squeeze = Squeeze::new();

@@ -1,4 +1,4 @@
-//! When to probe, and what: every kind has its turn, and what learning may cost is bounded.
+//! Decides when to probe and which kind: every kind has its turn, and the cost of learning is bounded.
 //!
 //! No probe takes longer than [`LONGEST`], all together take no more than [`BUDGET`], [`DOUBT_BUDGET`] for each
 //! change of the SSD that is followed up (at most [`DOUBTS`] in a row, and one more every [`DOUBT_PAUSE`]), and one part in
@@ -6,8 +6,9 @@
 //! its turn. A tenant that was away when the probe began does not wait for it. With one kind of work there is nothing to measure, and
 //! with one tenant nothing to share.
 //!
-//! The size of the buffer is learnt in passing: it is what a probe of writes completes before it becomes slower. If it takes longer to drain
-//! than probes of reads had waited until then, these are repeated, and a lower price counts.
+//! The size of the buffer is learnt in passing: it is the amount that a probe of writes completes before it becomes
+//! slower. If it takes longer to drain than probes of reads had waited until then, these are repeated, and a lower
+//! price counts.
 //!
 //! Holds: probes take no more than their part of any span, and no probe takes longer (`probes_take_their_part_at_most`); no probe of writes
 //!        comes before reads are known (`reads_are_measured_twice_before_anything_is_written_alone`).
@@ -41,7 +42,7 @@ const DOUBT_BUDGET: Nanos = Nanos::millis(2500);
 const DOUBTS: u64 = 4;
 const DOUBT_PAUSE: Nanos = Nanos::secs(250);
 
-/// When to probe, and what.
+/// The schedule of probes.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Explorer {
     /// When the next probe may begin: of a kind that is hardly known, and of any.
@@ -66,7 +67,7 @@ pub(in super::super) struct Explorer {
     peaks: [u64; Kind::COUNT],
     /// Time for which the buffer could drain in the last successful probe of each kind.
     drained: [Nanos; Kind::COUNT],
-    /// Size of the SSD's buffer, as far as is known.
+    /// Size of the SSD's buffer, if known.
     buffer: Option<u64>,
 }
 
@@ -91,8 +92,9 @@ impl Explorer {
         }
     }
 
-    /// Whether to probe now, and what: of the kinds with busy tenants one that is hardly known, reads before writes, then reads that were
-    /// measured while the buffer may still have drained, as is known by now, or the kind that was probed longest ago.
+    /// The kind to probe now, if any: of the kinds with busy tenants one that is hardly known, reads before writes;
+    /// then reads that were measured while the buffer, by its size known now, may still have drained; or the kind that
+    /// was probed longest ago.
     pub(in super::super) fn choose(
         &mut self,
         now: Instant,
@@ -150,14 +152,14 @@ impl Explorer {
         }
         self.doubts_until = until;
         self.budget += DOUBT_BUDGET;
-        // What was fast then may never be so again.
+        // The highest rates seen before the change may be out of reach now.
         self.peaks = [0; Kind::COUNT];
         // Reads come before writes again.
         self.tries = [0; Kind::COUNT];
         true
     }
 
-    /// How long the buffer may take to drain while others read.
+    /// Time that the buffer may take to drain while others read.
     fn drain(&self, present: &Present, prices: &Prices) -> Nanos {
         let writers = present.kinds().filter(|kind| kind.writes());
         let drain = |kind: Kind| {
@@ -169,17 +171,17 @@ impl Explorer {
         writers.map(|kind| drain(kind).unwrap_or(DRAIN_UNKNOWN)).max().unwrap_or(Nanos::ZERO)
     }
 
-    /// Size of the SSD's buffer, as far as probes have seen.
+    /// Size of the SSD's buffer, if probes have found it.
     pub(in super::super) fn buffer(&self) -> Option<Bytes> {
         self.buffer.map(Bytes)
     }
 
-    /// What another has seen of the buffer.
+    /// Takes over the size of the buffer that another Level has found.
     pub(in super::super) fn tell_buffer(&mut self, buffer: Option<Bytes>) {
         self.buffer = buffer.map(|buffer| buffer.0.min(BUFFER_MAX));
     }
 
-    /// What was told of the SSD is wrong.
+    /// Forgets the size of the buffer, when facts told of the SSD proved wrong.
     pub(in super::super) fn forget_buffer(&mut self) {
         self.buffer = None;
     }

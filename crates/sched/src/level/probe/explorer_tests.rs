@@ -1,4 +1,4 @@
-//! When there are probes, and what they may cost.
+//! Times of probes, and bounds on their cost.
 
 extern crate std;
 use super::super::super::kind::guess;

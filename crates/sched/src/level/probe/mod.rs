@@ -1,4 +1,5 @@
-//! Probes: for a while, of the busy tenants only those that do one kind of work go to the SSD, and what that takes is measured.
+//! Probes: for a while, of the busy tenants only those that do one kind of work go to the SSD, and the time it takes is
+//! measured.
 //!
 //! ```text
 //!   a probe of reads      │ the buffer of the SSD drains │ counted windows │     until the windows are steady, or
@@ -7,37 +8,43 @@
 //!   tenants that ask for little are served all the time
 //! ```
 //!
-//! The write buffer of the SSD hides what writes cost. While it drains, reads are slower than they are alone; while it fills, writes are
-//! faster. So the beginning of a probe does not count:
+//! The write buffer of the SSD hides the cost of writes. While it drains, reads are slower than they are alone; while
+//! it fills, writes are faster. So the beginning of a probe does not count:
 //!
 //! - reads: as long as the buffer takes to drain, at the rate at which writes were last seen to drain. Reads suspend programs, so meanwhile few of
 //!   them are in flight;
 //! - anything that writes: until completions have become slower, because the buffer is full, or many times the buffer is written.
 //!
-//! A kind of work with few tenants may have too few IOs to keep the SSD busy by itself, where all tenants together have enough. So its
-//! probe goes on with half of the IOs in flight, or as few as that makes. From both times follows between what bounds the time is with as many IOs as if all busy tenants
-//! did this kind of work (`took`).
+//! A kind of work with few tenants may have too few IOs to keep the SSD busy by itself, where all tenants together have
+//! enough. So its probe goes on with half of the IOs in flight, or as near to that as it gets. From both times follow
+//! the bounds of the time with as many IOs as if all busy tenants did this kind of work (`took`).
 //!
-//! Reads need no such inference: nothing becomes different by a read more. So in a probe of reads the scheduler adds *extra reads* like those of the kind,
-//! until as many are in flight as if all busy tenants did this kind of work, and keeps them up if its tenants set the pace themselves. What the SSD
-//! reads then is what is asked for. If its tenants have nothing more to do while the buffer drains, the extra reads are all that there is. (Light readers who seemed
-//! busy before their reads had a price never got one: their reads had always ended by then.) If an extra read fails, there are no more in that probe, and it goes on as one of writes does.
+//! Reads need no such inference: one more read changes nothing. So in a probe of reads the scheduler adds *extra reads*
+//! like those of the kind, until as many are in flight as if all busy tenants did this kind of work, and keeps that up
+//! if its tenants set the pace themselves. The rate of the SSD then is the result. If its tenants have nothing more to
+//! do while the buffer drains, the extra reads are the only ones. (Without that, light readers that seemed busy before
+//! their reads had a price never got one: their reads had always ended by then.) If an extra read fails, there are no
+//! more in that probe, and it goes on as one of writes does.
 //!
-//! Tenants that leave the SSD idle by what they write (their applications set the pace) say only between what bounds the price of their work is. (What
-//! reads beside them leave of the time was tried, and as often made the price worse: reads and writes do not add up.)
+//! Tenants that leave the SSD idle by their writes (their applications set the pace) only give bounds for the price of
+//! their work. (Using the time that reads beside them leave was tried, and as often made the price worse: reads and
+//! writes do not add up.)
 //!
 //! A tenant that comes during a probe does not wait for it. Windows in which it had much do not count, and if it goes on, the probe is over.
 //!
-//! Elsewhere: when there is a probe, and of what, decides the [`Explorer`].
+//! Elsewhere: the [`Explorer`] decides when a probe runs, and for which kind.
 //!
-//! Holds: a probe goes on until what it sees is steady (`a_probe_of_reads_waits_until_the_buffer_has_drained`, `few_reads_are_in_flight_while_the_buffer_drains`,
-//!        `a_probe_of_writes_waits_until_the_buffer_is_full`); how many IOs a kind has does not make its price
-//!        (`a_kind_with_few_ios_is_priced_as_with_many`), where fewer say nothing it stays open (`that_hardly_fewer_are_in_flight_says_nothing_of_more`), and latencies that
-//!        vary speak for more (`the_more_latencies_vary_the_more_is_gained_by_more_ios`); IOs that come seldom are waited for (`a_probe_waits_for_ios_that_come_seldom`);
-//!        IOs on the network are not in the SSD (`ios_on_their_way_to_the_host_and_back_are_missing_in_the_ssd`); nor does the pace of applications
-//!        that leave the SSD idle make the price (`tenants_that_leave_the_ssd_idle_bound_their_price`), nor what the buffer takes (`what_the_buffer_takes_is_no_price`); reads are priced as with all IOs
-//!        (`extra_reads_make_up_for_tenants_that_do_something_else`, `extra_reads_go_on_when_the_tenants_are_gone`), and no more are in flight than that, or than is bounded
-//!        (`extra_reads_are_bounded`).
+//! Holds: a probe goes on until its windows are steady (`a_probe_of_reads_waits_until_the_buffer_has_drained`,
+//!        `few_reads_are_in_flight_while_the_buffer_drains`, `a_probe_of_writes_waits_until_the_buffer_is_full`); a
+//!        kind's price does not depend on its number of IOs (`a_kind_with_few_ios_is_priced_as_with_many`), stays open
+//!        where fewer IOs say nothing (`that_hardly_fewer_are_in_flight_says_nothing_of_more`), and is lower by more
+//!        IOs where latencies vary (`the_more_latencies_vary_the_more_is_gained_by_more_ios`); IOs that come seldom are
+//!        waited for (`a_probe_waits_for_ios_that_come_seldom`); IOs on the network are not in the SSD
+//!        (`ios_on_their_way_to_the_host_and_back_are_missing_in_the_ssd`); the price depends neither on the pace of
+//!        applications that leave the SSD idle (`tenants_that_leave_the_ssd_idle_bound_their_price`), nor on the data
+//!        that the buffer takes (`what_the_buffer_takes_is_no_price`); reads are priced as with all IOs
+//!        (`extra_reads_make_up_for_tenants_that_do_something_else`, `extra_reads_go_on_when_the_tenants_are_gone`),
+//!        and no more are in flight than that, or than is bounded (`extra_reads_are_bounded`).
 
 mod explorer;
 mod extra;
@@ -57,12 +64,12 @@ use windows::{OTHERS_TOO_MANY, Window, Windows};
 
 /// The longest probe.
 pub(super) const LONGEST: Nanos = Nanos::millis(500);
-/// The longest that it goes on with all IOs if half of them are still to be tried.
+/// The longest that a probe goes on with all IOs if half of them are still to be tried.
 const DEEP_LONGEST: Nanos = Nanos(LONGEST.0 * 3 / 5);
-/// With fewer IOs than this, what half of them take says little of a kind that reads and writes.
+/// With fewer IOs than this, the time of half of them says little about a kind that reads and writes.
 const FEW: u64 = 12;
-/// Place of the likely price between the most and the least if more is written than read, and if nothing is read: the latency of writes says nothing, as the
-/// buffer takes them.
+/// Place of the likely price between the most and the least if more is written than read, and if nothing is read: the
+/// latency of writes says nothing, as the buffer takes them.
 const OF_MORE_WRITES: u64 = EIGHTHS / 4;
 const OF_WRITES: u64 = EIGHTHS / 2;
 /// The same if its applications set the pace: one that asked for hardly more than its share would not seem busy for long.
@@ -71,12 +78,12 @@ const OF_PACED: u64 = EIGHTHS * 3 / 8;
 const SIXTEENTHS: u64 = 16;
 /// Least ratio by which IOs are fewer when half of them should be in flight: of a few IOs there is no half.
 const FEWER: [u128; 2] = [5, 4];
-/// A kind with less than this part of what it had outstanding before is paced by its applications.
+/// A kind with less outstanding than this part of its number before the probe is paced by its applications.
 const PACED: [u128; 2] = [2, 3];
-/// Without any IO for so long, the probe is over: its tenants are gone, or ask for little. If they have a few IOs each, all may be on their way
-/// to a host and back.
+/// Time without any IO after which the probe is over: its tenants are away, or ask for little. If they have a few IOs
+/// each, all may be on their way to a host and back.
 pub(super) const QUIET: Nanos = Nanos::micros(300);
-/// Or for this many times the interval at which its IOs came in the period before, if that is longer; but never for longer than the latter.
+/// The same in intervals at which its IOs came in the period before, if that is longer; but at most [`QUIET_MOST`].
 const INTERVALS: u64 = 4;
 const QUIET_MOST: Nanos = Nanos::millis(5);
 /// The result is the mean of this many windows at least.
@@ -87,10 +94,11 @@ const LEAST_WRITING: usize = 16;
 const BUFFER_MAX: u64 = 32 << 20;
 /// After this many bytes written, a buffer that still fills makes little difference.
 const BUFFER_PASSED: u64 = 6 * BUFFER_MAX;
-/// A window of which others had more than one part in this number does not count if there are others: what they did is known by its price
-/// only, and may have gone on at the same time.
+/// A window in which others had more than one part in this number does not count if enough windows are left: the
+/// others' work is known by its price only, and may have gone on at the same time.
 const OTHERS_MOST: u64 = 8;
-/// Limit on what is in flight while the buffer drains: with as much as fits, it would drain several times as slowly.
+/// Limit on device time in flight while the buffer drains: with as much as fits, it would drain several times as
+/// slowly.
 const DRAIN_LIMIT: Bytes = Bytes(20_000);
 
 /// A running probe.
@@ -114,7 +122,7 @@ pub(super) struct Probe {
     weights: [u64; 2],
     /// Device time in flight, summed up over completions, and those.
     in_flight: [u64; 2],
-    /// The kind's part of that.
+    /// The part of that device time that is of the kind.
     of_kind: u64,
     /// The device time of other IOs that is in flight.
     others: Bytes,
@@ -125,7 +133,7 @@ pub(super) struct Probe {
     /// The same since it began.
     found_since: [u64; 2],
     extra: Extra,
-    /// Of the kind's reads, in this part of the probe.
+    /// Latencies of the kind's reads in this part of the probe.
     latencies: Latencies,
     /// Findings with all IOs in flight, and their number; now half of them are.
     deep: Option<(Found, u64)>,
@@ -157,8 +165,8 @@ pub(super) struct Found {
 }
 
 impl Probe {
-    /// A probe of a kind whose highest rate so far is `peak`; the buffer takes `drain` to drain. `tenants` are how many tenants are busy, and
-    /// how many of them are of the kind.
+    /// A probe of a kind whose highest rate until now is `peak`; the buffer takes `drain` to drain. `tenants` are the
+    /// numbers of all busy tenants and of those of the kind.
     pub(super) fn new(now: Instant, kind: Kind, drain: Nanos, peak: u64, tenants: [u64; 2]) -> Probe {
         Probe {
             kind,
@@ -187,7 +195,7 @@ impl Probe {
         now.since(self.begun)
     }
 
-    /// Limit on what is in flight now, device time as it was guessed before anything was measured.
+    /// Limit on device time in flight now, in the guesses used before anything was measured.
     pub(super) fn limit(&self) -> Bytes {
         if self.is_draining { DRAIN_LIMIT } else { ALONE_LIMIT }
     }
@@ -197,7 +205,8 @@ impl Probe {
         self.begun + LONGEST
     }
 
-    /// When something is to be done at the latest if nothing is in flight now, and nothing comes: it is over, or extra reads go on without its tenants.
+    /// When something is to be done at the latest if nothing is in flight now, and nothing comes: the probe is over, or
+    /// extra reads go on without its tenants.
     pub(super) fn wakes_if_quiet(&mut self, now: Instant) -> Instant {
         let quiet = *self.quiet.get_or_insert(now);
         let wakes =
@@ -251,7 +260,8 @@ impl Probe {
         self.extra.on_submit(io);
     }
 
-    /// An IO has ended, and `all` that was in flight with it is so much device time: what of that is of the kind. IOs that others had submitted before the probe count, too.
+    /// The part of `all` device time in flight at the end of an IO that is of the kind. IOs that others had submitted
+    /// before the probe count, too.
     #[inline]
     fn of_kind(&mut self, all: Bytes, own: bool, io: &Io) -> Bytes {
         let of_kind = Bytes(all.0.saturating_sub(self.others.0));
@@ -291,8 +301,8 @@ impl Probe {
         Step::Continue
     }
 
-    /// An IO has ended: of the kind that is probed (`own`), of a tenant that waits for the probe and that was in the SSD before
-    /// (`is_left_over`), or another one. This much device time is in flight with it.
+    /// Notes the end of an IO: of the kind that is probed (`own`), of a tenant that waits for the probe and that was in
+    /// the SSD before (`is_left_over`), or another one. This much device time is in flight with it.
     #[inline]
     pub(super) fn on_completion(
         &mut self,
@@ -411,7 +421,7 @@ impl Probe {
             return Some(Found { took, ..found });
         };
         let deep_nanos = deep.took.likely;
-        // For what was guessed in the deep part, with half of the IOs.
+        // The time of half of the IOs for the guess of the deep part.
         let half = self.measured().map(|shallow| {
             let half =
                 u128::from(shallow.took.likely) * u128::from(deep.guessed) / u128::from(shallow.guessed);
@@ -435,7 +445,7 @@ impl Probe {
         Some(Found { took, ..deep })
     }
 
-    /// Number of [`EIGHTHS`] of the way from the most to the least the price likely is.
+    /// Number of [`EIGHTHS`] of the way from the most to the least at which the price likely is.
     fn leans(&self) -> u64 {
         match self.kind.writes_most() {
             true => OF_MORE_WRITES,
@@ -454,7 +464,7 @@ impl Probe {
         self.deep.map_or_else(|| self.in_flight(), |(_, ios)| ios) < FEW * SIXTEENTHS
     }
 
-    /// IOs of the kind's mean price that were in flight on average, in [`SIXTEENTHS`]: its own and what others had.
+    /// IOs of the kind's mean price that were in flight on average, in [`SIXTEENTHS`]: its own and the others' work.
     fn in_flight(&self) -> u64 {
         self.ios_of(self.in_flight[0])
     }
@@ -467,8 +477,8 @@ impl Probe {
         u64::try_from(sum / per_io.max(1)).unwrap_or(u64::MAX)
     }
 
-    /// The part of the IOs that would be in flight if all busy tenants did this kind of work: that of the kind's tenants, or less if some of theirs were on
-    /// their way to the host and back.
+    /// The part of the IOs that would be in flight if all busy tenants did this kind of work: that of the kind's
+    /// tenants, or less if some of theirs were on their way to the host and back.
     fn part(&self, ios: u64) -> [u64; 2] {
         let [all, own] = self.tenants;
         let [before, since] =

@@ -91,8 +91,9 @@ fn writes_that_are_always_as_fast_are_measured_at_any_rate() {
     }
 }
 
-/// What is found of one tenant of four: the likely time of an IO and the most. The SSD takes `time` for one if so many are in flight. Of a few IOs there is no half: `fewer` of
-/// eight are in flight then, and the latency of every other one is one of `latencies`.
+/// Findings for one tenant of four: the likely time of an IO and the most. The SSD takes `time` for one, given the
+/// number in flight. A few IOs cannot be halved: `fewer` of eight are in flight then, and the latency of every other
+/// one is one of `latencies`.
 fn one_of_four_takes(
     kind: (IoKind, Kind),
     fewer: u64,
@@ -118,7 +119,7 @@ fn one_of_four_takes(
     [found.took.likely, found.took.most].map(|nanos| nanos * guess(kind, Bytes::kib(4)) / found.guessed)
 }
 
-/// An SSD whose busiest part takes 1 µs for an IO, and that takes 8 µs for a lone one.
+/// An SSD whose busiest part takes 1 µs for an IO, and that takes 8 µs for a single one.
 #[test]
 fn a_kind_with_few_ios_is_priced_as_with_many() {
     let turns = |ios: u64| (1000u64.pow(4) + (8000 / ios).pow(4)).isqrt().isqrt();
@@ -178,7 +179,7 @@ fn what_the_buffer_takes_is_no_price() {
     assert_eq!(probe.result(), None);
 }
 
-/// One tenant of nine whose application sends a write every 70 µs, which the SSD has done before the next one comes.
+/// One tenant of nine whose application sends a write every 70 µs, which the SSD completes before the next one comes.
 #[test]
 fn tenants_that_leave_the_ssd_idle_bound_their_price() {
     let probed_beside = |before: u64, now: usize, others: u64| {
@@ -270,7 +271,7 @@ fn extra_reads_go_on_when_the_tenants_are_gone() {
     assert_eq!(sent_nothing.on_quiet(begun + QUIET_MOST), Step::End);
 }
 
-/// Writes of 256 KiB whose application sends 1,500 of them per second.
+/// Writes of 256 KiB; their application sends 1,500 of them per second.
 #[test]
 fn a_probe_waits_for_ios_that_come_seldom() {
     let probe = Probe::new(Instant::ZERO, Kind::of(1, 0, 256 << 10), Nanos::ZERO, 0, [4, 1]);

@@ -1,4 +1,4 @@
-//! Windows of a probe: what completed in each, from which one on they count, and whether they are steady.
+//! Windows of a probe: the completions in each, the first one that counts, and whether they are steady.
 
 use super::LONGEST;
 use units::{Instant, Nanos};
@@ -11,9 +11,10 @@ const WINDOWS: usize = (LONGEST.0 / WINDOW.0) as usize;
 const LATELY: usize = 4;
 /// The buffer was full when the rate has fallen by one part in this number.
 const FALLEN: u64 = 6;
-/// If others had more than one part in this number, nothing was seen.
+/// If others had more than one part in this number, the probe has seen nothing.
 pub(super) const OTHERS_TOO_MANY: u64 = 3;
-/// A probe is over when that was so in each of this many windows in a row: a tenant has come that does not wait for it.
+/// Number of windows in a row with too much work of others after which a probe is over: a tenant has come that does not
+/// wait for it.
 pub(super) const CROWDED: usize = 8;
 /// Two spans are equally fast if their rates differ by at most one part in this number.
 const STEADY: u64 = 33;
@@ -31,7 +32,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The guess for what was done, per time.
+    /// The guessed time of the kind's completed work, per time.
     pub(super) fn rate(&self) -> u64 {
         let span = self.span.saturating_sub(self.others).max(1);
         (u128::from(self.guessed) * (1 << 20) / u128::from(span)) as u64
@@ -65,7 +66,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// No windows yet, of a kind whose highest rate so far is `peak`.
+    /// No windows yet, for a kind whose highest rate until now is `peak`.
     pub(super) fn new(now: Instant, peak: u64) -> Windows {
         let window = Window::default();
         Windows { begun: now, now: window, ended: [window; WINDOWS], count: 0, first: None, written: 0, peak }
