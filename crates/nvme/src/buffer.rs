@@ -34,7 +34,7 @@ impl Buffer for Vec<u8> {
     }
 }
 
-/// What a buffer is for.
+/// The purpose of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferUse {
     /// Data inside a command capsule. If refused, the connection stops parsing until the next call.

@@ -3,7 +3,7 @@
 //! Bytes come in, events go out. The caller owns the buffers and the clock. Both ends, host and target, live
 //! in this crate, so tests can run one against the other without a network.
 //!
-//!   bytes -> `tcp` (PDUs, both ends of a connection) -> `queue` (commands, their data, their answers) -> `subsystem` (what they mean)
+//!   bytes -> `tcp` (PDUs, both ends of a connection) -> `queue` (commands, data, answers) -> `subsystem` (semantics)
 //!
 //! `spec` holds the structures of the NVM Express specifications. `buffer` holds the traits that let payloads
 //! move without a copy.
@@ -17,8 +17,8 @@ pub mod spec;
 pub mod subsystem;
 pub mod tcp;
 
-/// How a property test draws random cases. Miri runs few of them: it checks how the code runs, not what it
-/// computes.
+/// Configuration of property tests that draw random cases. Miri runs few of them: it checks the execution of
+/// the code, not the results.
 #[cfg(test)]
 fn random_cases(count: u32) -> proptest::test_runner::Config {
     const UNDER_MIRI: u32 = 2;

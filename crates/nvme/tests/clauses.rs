@@ -1,4 +1,5 @@
-//! Checks the tables of clauses: what the specifications require, and which tests show that we do it.
+//! Checks the tables of clauses: the requirements of the specifications, and the tests that show that we meet
+//! them.
 //!
 //! `docs/clauses/*.toml` has the clauses, `docs/clauses.md` explains them. A clause names its tests, or says
 //! why there are none.
@@ -60,7 +61,7 @@ struct Clause {
     tests: Vec<String>,
     /// Why the code cannot violate it, so no test is needed.
     by_construction: Option<String>,
-    /// What we do instead, and why.
+    /// Our different behaviour, with the reason.
     not_kept: Option<String>,
     /// Why it does not apply to us.
     not_claimed: Option<String>,

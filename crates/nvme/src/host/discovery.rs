@@ -17,7 +17,7 @@ use zerocopy::FromBytes;
 
 /// Most entries to read: more than any real target lists. Bounds the memory.
 const ENTRIES_MAX: u64 = 4096;
-/// How often to read a log page that changes while it is read.
+/// Maximum number of attempts to read a log page that changes while it is read.
 const ATTEMPTS_MAX: u32 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What a host knows about a controller and its namespaces.
+//! A host's knowledge of a controller and its namespaces.
 
 use super::error::HostError;
 use crate::spec::connect::ConnectResult;

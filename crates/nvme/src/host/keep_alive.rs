@@ -2,8 +2,8 @@
 //!
 //! A Keep Alive goes out every half timeout. If any command counts as keep-alive traffic (TBKAS), the host
 //! checks every quarter of the timeout, and sends a Keep Alive only if it sent nothing since the last check.
-//! So the target finds traffic at every check. If a Keep Alive is not answered within
-//! the timeout, the target is gone.
+//! So the target finds traffic at every check. If a Keep Alive is not answered within the timeout, the
+//! connection to the target is lost.
 //!
 //! Holds: without other traffic, the target gets a Keep Alive at least every half timeout
 //!        (`silence_is_at_most_half_the_timeout`).

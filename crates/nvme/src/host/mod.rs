@@ -44,7 +44,7 @@ use keep_alive::KeepAliveSchedule;
 use scan::{Scan, apply_ana};
 use units::{Instant, Nanos};
 
-/// What a controller is used for.
+/// The purpose of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// IO.
@@ -53,10 +53,10 @@ pub enum Purpose {
     Discovery,
 }
 
-/// What a host requests from a controller.
+/// Options that a host requests from a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminOptions {
-    /// What the controller is used for.
+    /// The purpose of the controller.
     pub purpose: Purpose,
     /// IO queues to request; the target may grant fewer.
     pub io_queues: u16,
@@ -126,7 +126,7 @@ pub struct HostController {
     configuration: crate::spec::property::Configuration,
     ready_timeout: Nanos,
     keep_alive: Option<KeepAliveSchedule>,
-    /// Reported events whose log pages are still to be read.
+    /// Kinds of reported events with log pages that are still to be read.
     reported: BTreeSet<EventKind>,
     wants_scan: bool,
     wants_shutdown: bool,
@@ -157,7 +157,7 @@ impl HostController {
         }
     }
 
-    /// What is known about the controller; complete after `AdminEvent::Ready`.
+    /// The facts known about the controller; complete after `AdminEvent::Ready`.
     pub fn info(&self) -> &ControllerInfo {
         &self.info
     }

@@ -6,8 +6,8 @@
 //!                               first: Missing Fused Command              the other: Failed Fused Command
 //!
 //! Only this layer knows which commands belong together: the layer above gets commands in the order in which
-//! their data is complete. So it gets both halves at once or neither. A half whose data is complete waits for
-//! the other; the host must send the rest, as for any announced write.
+//! their data is complete. So it gets both halves at once or neither. A half with complete data waits for the
+//! other; the host must send the rest, as for any announced write.
 //!
 //! Holds: every half gets one answer, whatever happens to the other (`both_halves_come_at_once_or_not_at_all` and
 //!        the other tests in `tests/transport/fused.rs`); a command that is not fused costs one comparison.
@@ -76,7 +76,7 @@ pub(super) struct Fused<B> {
     /// Whether this queue supports fused operations; the admin queue does not.
     allowed: bool,
     pairs: Slots<Pair<B>>,
-    /// The pair whose first half was the last capsule received.
+    /// The pair that the last capsule received opened as its first half.
     open: Option<u16>,
 }
 
@@ -216,7 +216,7 @@ impl<B: Buffer> Queue<B> {
         }
     }
 
-    /// Answers a half that waits here for the other. Returns false if the command is not such a half.
+    /// Completes a half that waits here for the other. Returns false if the command is not such a half.
     pub(super) fn cancel_half(&mut self, cid: u16, place: Place, status: Status) -> bool {
         let found = self.fused.pairs.at(place.pair);
         if !matches!(found.half(place.half), Progress::Ready(..)) {
@@ -238,7 +238,7 @@ impl<B: Buffer> Queue<B> {
         }
     }
 
-    /// Answers a half that will not be executed.
+    /// Completes a half that will not be executed.
     fn fail(&mut self, half: Progress<B>, status: Status) {
         match half {
             Progress::Ready(sqe, data) => {

@@ -6,15 +6,16 @@
 //!                                                          the data                         v
 //!   the transport <-- Response, Data, Fetch <-- outbound <-- reply / reply_with_data
 //!
-//! The transport says that a capsule arrived, and when the data of a command is complete. The queue decides where
-//! the data is, finds its buffer, keeps what is outstanding, and orders what is sent. Neither knows the layout of
-//! a message: a `Fetch` is an R2T for one transport, and an RDMA READ for another.
+//! The transport reports the arrival of a capsule, and the completeness of a command's data. The queue
+//! decides where the data is, finds its buffer, keeps the outstanding commands, and orders the messages to
+//! send. Neither knows the layout of a message: a `Fetch` is an R2T for one transport, and an RDMA READ for
+//! another.
 //!
 //! Holds: commands that are outstanding are at most the queue's entries, answers that wait are bounded
 //!        (`is_congested`), nothing is allocated per command.
-//! Elsewhere: `plan` decides where a command's data is, `transfers` keeps writes whose data is fetched, `fused`
-//!        keeps the halves of a fused operation together, `submission_queue` computes SQHD, `cid_table` finds a
-//!        command by its identifier, `slots` holds what is in progress.
+//! Elsewhere: `plan` decides where a command's data is, `transfers` keeps writes with data to fetch, `fused`
+//!            keeps the halves of a fused operation together, `submission_queue` computes SQHD, `cid_table`
+//!            finds a command by its identifier, `slots` holds the entries in progress.
 
 pub(crate) mod cid_table;
 mod fused;
@@ -152,7 +153,7 @@ pub(crate) struct Queue<B> {
 }
 
 impl<B: Buffer> Queue<B> {
-    /// A queue whose Connect has not arrived.
+    /// A queue before its Connect has arrived.
     pub(crate) fn new(limits: TransferLimits) -> Queue<B> {
         Queue {
             limits,
@@ -201,7 +202,7 @@ impl<B: Buffer> Queue<B> {
         self.outbound.len() >= self.congestion
     }
 
-    /// Admits a command whose capsule carries `in_capsule` bytes of data. The queue must not be full.
+    /// Admits a command with a capsule that carries `in_capsule` bytes of data. The queue must not be full.
     #[inline]
     pub(crate) fn admit<S: BufferSource<Buffer = B>>(
         &mut self,
@@ -327,14 +328,14 @@ impl<B: Buffer> Queue<B> {
         is_held
     }
 
-    /// Answers a command without read data, or one that failed.
+    /// Sends the completion of a command without read data, or of one that failed.
     #[inline]
     pub(crate) fn reply(&mut self, cqe: Cqe) {
         self.take_delivered(cqe.cid());
         self.answer(cqe);
     }
 
-    /// Answers a command with the first `length` bytes of `buffer`, then `cqe`.
+    /// Sends the first `length` bytes of `buffer` as a command's read data, then `cqe`.
     #[inline]
     pub(crate) fn reply_with_data(&mut self, cqe: Cqe, buffer: B, length: u32) {
         let command = self.take_delivered(cqe.cid());
@@ -353,8 +354,8 @@ impl<B: Buffer> Queue<B> {
         }
     }
 
-    /// Answers the command `cid` with `status` if the layer above has not got it yet, because its data is not
-    /// complete.
+    /// Completes the command `cid` with `status` if the layer above has not received it yet, because its data
+    /// is not complete.
     pub(crate) fn cancel(&mut self, cid: u16, status: Status) -> Cancel {
         let Some(command) = self.commands.get(cid) else { return Cancel::Unknown };
         let Some(number) = command.transfer else {
@@ -390,12 +391,12 @@ impl<B: Buffer> Queue<B> {
         self.outbound.len()
     }
 
-    /// When the oldest request for data was written out whose data is not complete.
+    /// When the oldest request for data that is not complete yet was written out.
     pub(crate) fn awaited_since(&self) -> Option<Instant> {
         self.transfers.awaited_since()
     }
 
-    /// Large writes whose data is on its way.
+    /// Number of large writes with data on its way.
     #[inline]
     pub(crate) fn bulk(&self) -> usize {
         self.transfers.bulk()
@@ -459,13 +460,13 @@ impl<B: Buffer> Queue<B> {
         }
     }
 
-    /// Answers a command that is not passed on.
+    /// Completes a command that is not passed on.
     fn refuse(&mut self, sqe: Sqe, status: Status, events: &mut Vec<TargetEvent<B>>) {
         self.answer(Cqe::new(sqe.cid(), status));
         events.push(TargetEvent::Refused { sqe, status });
     }
 
-    /// Answers an outstanding command that is not passed on, and its other half.
+    /// Completes an outstanding command that is not passed on, and its other half.
     fn refuse_outstanding(&mut self, sqe: Sqe, status: Status, events: &mut Vec<TargetEvent<B>>) {
         let place = self.place_of(&sqe);
         self.commands.remove(sqe.cid());

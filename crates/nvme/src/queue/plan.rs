@@ -1,15 +1,15 @@
 //! Where a command's data is, as its SGL says.
 //!
-//! NVMe/TCP has two places: in the capsule, or moved by the transport. The SGL says which one and how much;
-//! the opcode says which direction. A command whose SGL does not match is refused with a status. The
-//! connection continues, because the length of the PDU is known.
+//! NVMe/TCP has two places: in the capsule, or moved by the transport. The SGL gives the place and the
+//! length; the opcode gives the direction. A command with an SGL that does not match is refused with a
+//! status. The connection continues, because the length of the PDU is known.
 //!
 //! NVMe/TCP Transport Specification: "Data Transfer Mechanism"; Base Specification: "SGL descriptors".
 
 use crate::spec::sqe::{FLAGS_PSDT_MASK, FLAGS_PSDT_SGL};
 use crate::spec::{Direction, Sgl, Sqe, Status};
 
-/// What to do about the data of a command.
+/// The treatment of a command's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
     /// Nothing: the command is complete.

@@ -50,12 +50,12 @@ impl SubmissionQueue {
         }
     }
 
-    /// A queue whose first command, Connect, is about to be answered.
+    /// A queue with only its first command, Connect, about to be completed.
     pub(super) fn connected(entries: u32, flow_control: FlowControl) -> Self {
         SubmissionQueue { entries, head: 0, unreported: 0, flow_control, reported: false }
     }
 
-    /// One command is answered. Returns the SQHD to send.
+    /// Counts the completion of a command. Returns the SQHD to send.
     pub(super) fn complete(&mut self) -> u16 {
         match self.flow_control {
             FlowControl::Enabled => {

@@ -1,4 +1,4 @@
-//! Writes whose data the transport fetches from the host.
+//! Writes with data that the transport fetches from the host.
 //!
 //!   begin --no buffer, or others wait--> parked --resume, oldest first--> asked --written out--> open --all data--> end
 //!
@@ -24,7 +24,7 @@ enum Stage {
     Open { since: Instant },
 }
 
-/// A write whose data is fetched.
+/// A write with data to fetch.
 #[derive(Debug)]
 pub(crate) struct Transfer<B> {
     sqe: Sqe,
@@ -95,7 +95,7 @@ impl<B: Buffer> Transfer<B> {
     }
 }
 
-/// A transfer whose data has arrived.
+/// A transfer after all its data has arrived.
 pub(super) struct Ended<B> {
     pub(super) sqe: Sqe,
     pub(super) buffer: Option<B>,
@@ -159,7 +159,7 @@ impl<B: Buffer> Transfers<B> {
         is_parked
     }
 
-    /// Removes a transfer whose data has arrived.
+    /// Removes a transfer after all its data has arrived.
     pub(super) fn end(&mut self, number: u16) -> Ended<B> {
         let Transfer { sqe, length, buffer, refused, .. } = self.all.remove(number);
         self.bulk -= usize::from(length >= BULK_MIN);
@@ -178,8 +178,8 @@ impl<B: Buffer> Transfers<B> {
         self.all.at(number)
     }
 
-    /// When the oldest request was written out whose data is not complete. Only the last byte of the data ends the wait, no
-    /// matter what else arrives.
+    /// When the oldest request for data that is not complete yet was written out. Only the last byte of the
+    /// data ends the wait, no matter what else arrives.
     pub(super) fn awaited_since(&self) -> Option<Instant> {
         let opened = self.all.iter().filter_map(|transfer| match transfer.stage {
             Stage::Open { since } => Some(since),

@@ -1,29 +1,30 @@
-//! Dword 1 of the completion of an IO, for hosts that have enabled credits: the SSD is slow now, for about so long.
+//! Dword 1 of the completion of an IO, for hosts that have enabled credits: reports that the SSD is slow now,
+//! and for about how much longer.
 //!
 //! ```text
 //!   31            16 15       8 7        0
 //!   [ rest, 10 ms   ][ writes  ][ reads   ]      slowdown in quarters; the rest is 0 if unknown
 //! ```
 //!
-//! Zero is an SSD that is as usual, or a target that does not say. What is below a slowdown of 4 is as usual. Vendor specific, as credits are:
-//! hosts that have not enabled them get none of it.
+//! Zero stands for an SSD at its usual speed, or a target that reports nothing. A slowdown below 4 is the
+//! usual speed. Vendor specific, as credits are: hosts that have not enabled credits get zero.
 //!
-//! Holds: every dword has a meaning, and what is written is read back, rounded up to 10 ms (`every_dword_has_a_meaning`,
-//!        `what_is_written_is_read_back`).
+//! Holds: every dword has a meaning, and a dword that was written is read back, rounded up to 10 ms
+//!        (`every_dword_has_a_meaning`, `what_is_written_is_read_back`).
 
 use units::{Nanos, Slowdown};
 
-/// What one unit of the rest is.
+/// One unit of the rest.
 const UNIT: Nanos = Nanos::millis(10);
 
 /// An SSD is slow now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy {
-    /// How much longer reads take than usual.
+    /// Slowdown of reads against their usual time.
     pub reads: Slowdown,
-    /// How much longer writes take.
+    /// Slowdown of writes.
     pub writes: Slowdown,
-    /// For about so long from now on; `None` if that is not known. At most 655.35 s can be said.
+    /// Expected rest of the slow period from now on; `None` if unknown. The dword holds at most 655.35 s.
     pub rest: Option<Nanos>,
 }
 

@@ -3,7 +3,8 @@
 //! The fields of the command are not dword aligned. Only this file extracts them from dwords 10 to 12.
 //! `Culprit` uses the byte offsets to tell the host which parameter was wrong.
 //!
-//! Holds: data is 1024 bytes, every field where the specification has it (`fields_lie_where_the_specification_has_them`).
+//! Holds: data is 1024 bytes, with every field at the offset of the specification
+//!        (`fields_lie_where_the_specification_has_them`).
 //! NVM Express Base Specification: "Connect Command and Response".
 
 use super::nqn::{NQN_FIELD_SIZE, NqnError};

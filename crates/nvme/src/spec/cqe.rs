@@ -3,7 +3,7 @@
 //! The phase tag does not exist on fabrics and stays 0. The connection fills in SQHD, because only the
 //! connection knows it.
 //!
-//! Holds: what is written is read back (`a_completion_reads_back`).
+//! Holds: a completion is read back as it was written (`a_completion_reads_back`).
 //! NVM Express Base Specification: "Completion Queue Entry".
 
 use super::status::Status;
@@ -92,7 +92,7 @@ impl Cqe {
         self.cid.get()
     }
 
-    /// How the command ended.
+    /// The status of the command.
     pub fn status(&self) -> Status {
         Status::from_wire(self.status.get())
     }

@@ -47,7 +47,7 @@ pub struct DiscoveryHeader {
 
 const _: () = assert!(size_of::<DiscoveryHeader>() == RECORD_SIZE);
 
-/// What an entry refers to.
+/// The type of the subsystem that an entry refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubsystemType {
     /// Another discovery subsystem.
@@ -119,7 +119,7 @@ impl DiscoveryEntry {
         self.flags.get() & SAME_INFORMATION != 0
     }
 
-    /// What it refers to; `None` for an unknown type.
+    /// The type that it refers to; `None` for an unknown type.
     pub fn subsystem_type(&self) -> Option<SubsystemType> {
         match self.subsystem_type {
             1 => Some(SubsystemType::Referral),

@@ -1,5 +1,4 @@
-//! Asynchronous events: what a controller reports unasked, in dword 0 of an Asynchronous Event Request's
-//! completion.
+//! Asynchronous events: reports of a controller, in dword 0 of an Asynchronous Event Request's completion.
 //!
 //! Each kind has a log page with the details. Most kinds have a bit in feature 0Bh that enables them.
 //!

@@ -51,7 +51,7 @@ pub enum Select {
     Default,
     /// The saved value, or the default if none was saved.
     Saved,
-    /// What can be done with the feature: see `supported`.
+    /// The capabilities of the feature: see `supported`.
     Supported,
 }
 

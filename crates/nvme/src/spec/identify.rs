@@ -53,7 +53,7 @@ pub mod cns {
 pub struct IdentifyCommand {
     /// CNS.
     pub cns: u8,
-    /// CNTID: where a list of controllers starts, or the controller whose combinations are requested.
+    /// CNTID: the first controller of a list, or the controller for which combinations are requested.
     pub controller_id: u16,
     /// CSI.
     pub command_set: u8,

@@ -231,7 +231,7 @@ const _: () = assert!(size_of::<FirmwareSlots>() == 512);
 pub struct ReservationNotificationPage {
     /// Counts up from 1. 0 marks an empty page and is skipped.
     pub count: U64,
-    /// What happened.
+    /// The kind of notification.
     pub kind: u8,
     /// Further pages that wait to be read.
     pub available: u8,

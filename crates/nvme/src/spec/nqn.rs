@@ -2,7 +2,7 @@
 //!
 //! On the wire a name is a 256-byte field that ends with a zero byte: up to 223 bytes of UTF-8. The prefix is
 //! not checked, because some hosts use names without one. Control characters (newline, escape) are refused:
-//! no real name has one, and a log or terminal that prints it would show what an attacker wants.
+//! no real name has one, and with them an attacker could forge lines in a log or control a terminal.
 //!
 //! Holds: a name survives its field, and a field without an end is refused (`a_name_survives_its_field`).
 //! NVM Express Base Specification: "NVMe Qualified Names".

@@ -128,7 +128,7 @@ impl Configuration {
     const SHN_MASK: u32 = 3 << 14;
     const SHN_NORMAL: u32 = 1 << 14;
 
-    /// What a host writes: entry sizes of the NVM command set, 4 KiB memory pages, not enabled.
+    /// The value that a host writes: entry sizes of the NVM command set, 4 KiB memory pages, not enabled.
     pub const fn host(all_command_sets: bool) -> Configuration {
         let css = if all_command_sets { Configuration::CSS_ALL } else { Configuration::CSS_NVM };
         Configuration(Configuration::ENTRY_SIZES | css << Configuration::CSS_SHIFT)

@@ -12,7 +12,7 @@ pub const IGNORE_EXISTING_KEY: u32 = 1 << 3;
 /// Report, CDW11 bit 0: Extended Data Structure, with 128-bit host identifiers.
 pub const EXTENDED_REPORT: u32 = 1;
 
-/// What a reservation allows other hosts.
+/// The type of a reservation: the access that it leaves to other hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReservationType {
     /// Others may read.
@@ -258,7 +258,7 @@ pub struct ReportEntry {
 
 const _: () = assert!(size_of::<ReportEntry>() == 64);
 
-/// What the Reservation Notification page reports.
+/// The kind of event on the Reservation Notification page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NotificationKind {
     /// Another host removed this host's registration.
@@ -270,7 +270,7 @@ pub enum NotificationKind {
 }
 
 impl NotificationKind {
-    /// As the page has it; also the number of its bit in feature 82h.
+    /// The kind's number on the page; also the number of its bit in feature 82h.
     pub const fn to_wire(self) -> u8 {
         self as u8 + 1
     }

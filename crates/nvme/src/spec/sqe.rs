@@ -42,7 +42,7 @@ pub enum Direction {
     Both,
 }
 
-/// A decoded SGL descriptor, as far as NVMe/TCP defines it.
+/// A decoded SGL descriptor, of the types that NVMe/TCP defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sgl {
     /// The data is in the capsule, `offset` bytes after the start of the in-capsule data.
@@ -74,7 +74,7 @@ pub struct SglDescriptor {
 }
 
 impl SglDescriptor {
-    /// What the bytes mean.
+    /// Decodes the descriptor.
     pub fn decode(&self) -> Sgl {
         match self.identifier {
             SGL_IN_CAPSULE => Sgl::InCapsule { offset: self.address.get(), length: self.length.get() },

@@ -1,11 +1,11 @@
-//! How a command ended: status code type, status code, and whether a retry can help.
+//! The status of a completed command: status code type, status code, and whether a retry can help.
 //!
 //! Holds: a status survives the wire, with either phase tag (`a_status_survives_the_wire`).
 //! NVM Express Base Specification: "Status Field".
 
 /// Status code type of command-independent statuses.
 pub const SCT_GENERIC: u8 = 0;
-/// Status code type of statuses whose meaning depends on the command.
+/// Status code type of statuses with a meaning that depends on the command.
 pub const SCT_COMMAND_SPECIFIC: u8 = 1;
 /// Status code type of media and data integrity errors.
 pub const SCT_MEDIA: u8 = 2;

@@ -1,8 +1,7 @@
 //! Input and output of a subsystem, other than the structures of the specification.
 //!
-//! The caller owns sockets, devices and time. It passes in every command and does what the answer says: send
-//! a completion, do an IO, or nothing yet. `Subsystem::poll` returns what the subsystem wants done without a
-//! command.
+//! The caller owns sockets, devices and time. It passes in every command and carries out the returned action:
+//! send a completion, do an IO, or nothing yet. `Subsystem::poll` returns actions that no command has caused.
 
 use super::reservation_terms::SavedReservations;
 use crate::spec::dataset::AccessLatency;
@@ -45,7 +44,7 @@ pub struct Connected {
     pub credits: bool,
 }
 
-/// What to do with a command.
+/// The action to take for a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send this.
@@ -67,8 +66,9 @@ pub enum Action {
         /// The completion.
         cqe: Cqe,
     },
-    /// The host asks how many IO queues this controller may have. Find out how many there is room for, at least
-    /// one and at most `queues`; tell `Subsystem::on_queues_granted`, and send what it answers.
+    /// The host asks how many IO queues this controller may have. Find out how many fit, at least one and at
+    /// most `queues`; pass the number to `Subsystem::on_queues_granted`, and send the completion that it
+    /// returns.
     GrantQueues {
         /// Most that it may have.
         queues: u16,
@@ -104,7 +104,7 @@ pub enum Action {
     Storing,
 }
 
-/// What to do with the two commands of a fused operation.
+/// The action to take for the two commands of a fused operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FusedAction {
     /// Send these two, the completion of the first command first.
@@ -113,7 +113,7 @@ pub enum FusedAction {
     Io(IoCommand),
 }
 
-/// What the subsystem wants done without a command.
+/// An action that no command has caused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Send this completion of a command that was `Action::Pending` or `Action::Storing`.
@@ -123,8 +123,8 @@ pub enum Output {
         /// The completion.
         cqe: Cqe,
     },
-    /// Like `Action::Fence`, for a command that was `Action::Storing`. Fence even if the queue of the command
-    /// is gone.
+    /// Like `Action::Fence`, for a command that was `Action::Storing`. Fence even if the command's queue no
+    /// longer exists.
     Fence {
         /// The queue of the command.
         queue: QueueKey,
@@ -135,14 +135,14 @@ pub enum Output {
         /// The completion.
         cqe: Cqe,
     },
-    /// Bring the reservations of a namespace to stable storage, replacing what is stored, and call
+    /// Bring the reservations of a namespace to stable storage, replacing the stored ones, and call
     /// `Subsystem::on_stored`.
     Store {
         /// The namespace.
         nsid: u32,
         /// Pass it to `on_stored`.
         ticket: u64,
-        /// What to store. `None`: delete what is stored.
+        /// The reservations to store. `None`: delete the stored ones.
         saved: Option<SavedReservations>,
     },
     /// Drop this command, which was `Action::Pending`, without a completion: a reset took it back.

@@ -1,4 +1,4 @@
-//! Who may use a host identifier.
+//! Use of host identifiers: which host may use which.
 //!
 //! Reservations identify a host by its host identifier and its host NQN (`reservation`). The identifier is no
 //! secret: the reservation report shows every host the identifiers of all others. Hosts that read a report
@@ -12,7 +12,7 @@
 //! more entries than connections. The all-zero identifier belongs to no host: such a host can do IO and read
 //! reports, but not register.
 //!
-//! Holds: two NQNs of one rank do not begin to use one identifier while either has it
+//! Holds: two NQNs of one rank do not begin to use one identifier while either uses it
 //!        (`an_identifier_belongs_to_the_name_that_used_it_first`); an unnamed host keeps no named one out
 //!        (`an_unnamed_host_never_keeps_a_named_one_out`, both in `tests/controller/binding.rs`).
 //! NVM Express Base Specification: "Host Identifier", "Connect Command and Response".

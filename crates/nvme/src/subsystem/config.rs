@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use units::Bytes;
 
-/// What a subsystem is for.
+/// The purpose of a subsystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Namespaces and IO queues.
@@ -202,7 +202,7 @@ impl NamespaceInfo {
 pub struct SubsystemConfig {
     /// Its NQN.
     pub nqn: Nqn,
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
     /// Serial number, at most 20 characters. Must differ between subsystems and stay the same over restarts.
     pub serial: String,
@@ -214,7 +214,7 @@ pub struct SubsystemConfig {
     pub hosts: HostAccess,
     /// Limits.
     pub limits: Limits,
-    /// What the devices can do.
+    /// The optional commands that the devices can do.
     pub commands: OptionalCommands,
     /// Whether a power loss may lose completed writes until a Flush. Hosts then send Flush and FUA.
     pub volatile_write_cache: bool,

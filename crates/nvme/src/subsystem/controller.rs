@@ -9,8 +9,8 @@
 //! Commands that have not reached a device are taken back at once; the others end when the device completes
 //! them. If the device hangs, the host must not wait forever: after CAP.TO, RDY becomes 0 anyway. The caller
 //! then holds back new commands of this host until the old ones have ended. All other state changes are
-//! immediate. Only the host writes CC, so a controller never leaves `ready` by itself. If the host is gone,
-//! the whole controller ends.
+//! immediate. Only the host writes CC, so a controller never leaves `ready` by itself. If the host
+//! disconnects, the whole controller ends.
 //!
 //! Holds: IO is accepted only when ready and not shut down (`io_needs_a_ready_controller`), and a controller that
 //!        was shut down stays so until it is reset (`only_a_reset_revives_a_controller_that_was_shut_down`, both in

@@ -99,7 +99,7 @@ impl Controllers {
         self.table.iter_mut().flatten().map(|entry| &mut entry.controller)
     }
 
-    /// Adds a controller, with an identifier that no other has; answers its slot. Its timer runs.
+    /// Adds a controller with an identifier that no other has, and starts its timer. Returns its slot.
     pub(super) fn add(
         &mut self,
         now: Instant,
@@ -155,7 +155,8 @@ impl Controllers {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// Takes the slot of a controller whose timer is to be checked by now. It is not checked again unless `expect_timeout` says so.
+    /// Takes the slot of a controller with a timer to be checked by now. It is not checked again unless
+    /// `expect_timeout` asks for it.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<usize> {
         let (_, slot) = *self.deadlines.first().filter(|(at, _)| *at <= now)?;
         self.watch(slot, None);

@@ -2,11 +2,12 @@
 //!
 //! A host sees only the subsystems that it may connect to. A target that listens on all addresses does not
 //! know which of them the host can reach. But the host has just connected to one, so such a record returns
-//! that address, if it is of the family of the listener. No entry is there twice.
+//! that address, if it is of the family of the listener. No entry is listed twice.
 //!
 //! Holds: the generation counter changes with every change, and hosts that enabled the event get it
-//!        (`a_discovery_change_is_reported_and_counted` in `tests/controller/subsystem.rs`); a host is told only
-//!        addresses where the target listens (`discovery_names_only_addresses_that_are_listened_on`, same file).
+//!        (`a_discovery_change_is_reported_and_counted` in `tests/controller/subsystem.rs`); a host gets only
+//!        addresses where the target listens (`discovery_names_only_addresses_that_are_listened_on`, same
+//!        file).
 //! NVM Express Base Specification: "Discovery Log Page".
 
 use super::Subsystem;

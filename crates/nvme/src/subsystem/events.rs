@@ -1,11 +1,11 @@
 //! Asynchronous events of one controller: which are reported, and when.
 //!
 //! A host leaves Asynchronous Event Requests outstanding; an event completes one. The next event of the same
-//! kind is reported only after the host has read the log page, so many changes cost one completion. Kinds
-//! that the host disabled in feature 0Bh are dropped. If an event is waiting, a new request completes at
-//! once.
+//! kind is reported only after the host has read the log page, so a burst of changes costs one completion.
+//! Kinds that the host disabled in feature 0Bh are dropped. If an event is waiting, a new request completes
+//! at once.
 //!
-//!   quiet --raise--> waiting --a request is there--> reported --log page read--> quiet
+//!   quiet --raise--> waiting --a request comes--> reported --log page read--> quiet
 //!
 //! Holds: at most `requests_max` requests are kept (`a_request_too_many_is_refused`), and no event is reported twice
 //!        before its log page was read (`an_event_is_reported_once_until_its_log_page_is_read`).

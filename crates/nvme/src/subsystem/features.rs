@@ -23,7 +23,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use units::{Instant, Nanos};
 
-/// A feature and what can be done with it (`feature::supported`).
+/// A feature and its capabilities (`feature::supported`).
 pub(super) struct Known {
     pub(super) id: u8,
     capabilities: u32,
@@ -337,7 +337,8 @@ impl Subsystem {
         Ok(Action::reply(cqe))
     }
 
-    /// The controller of this admin queue was granted so many IO queues: the completion of `Action::GrantQueues`.
+    /// Returns the completion of `Action::GrantQueues`: the controller of this admin queue was granted
+    /// `queues` IO queues.
     pub fn on_queues_granted(&mut self, key: QueueKey, queues: u16, cqe: Cqe) -> Cqe {
         if let Some(&Queue { controller: Some(slot), queue_id: 0, .. }) = self.queue(key) {
             self.controller_mut(slot).features.queues = Some(queues);

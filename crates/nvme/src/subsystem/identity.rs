@@ -1,9 +1,9 @@
 //! Identifiers that are not configured. They are the same after every restart.
 //!
-//! A host refuses a namespace whose identifiers change on reconnect ("identifiers changed for nsid 1"). So a
-//! namespace without a configured UUID gets a computed one: 128 bits of FNV-1a over the subsystem's NQN and
-//! the namespace identifier, marked as an RFC 9562 version 8 UUID (vendor specific contents). FNV is enough:
-//! forging it gains nothing, and it spreads names that differ in few bytes well.
+//! A host refuses a namespace with identifiers that change on reconnect ("identifiers changed for nsid 1").
+//! So a namespace without a configured UUID gets a computed one: 128 bits of FNV-1a over the subsystem's NQN
+//! and the namespace identifier, marked as an RFC 9562 version 8 UUID (vendor specific contents). FNV is
+//! enough: forging it gains nothing, and it spreads names that differ in few bytes well.
 //!
 //! Holds: same input, same UUID; another name or namespace, another UUID
 //!        (`derived_identifiers_are_stable_and_differ`).

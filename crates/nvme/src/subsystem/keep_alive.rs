@@ -14,8 +14,8 @@ use units::{Instant, Nanos};
 pub(super) const GRANULARITY: u16 = 1;
 const GRANULARITY_MILLIS: u32 = 100 * GRANULARITY as u32;
 
-/// A discovery controller whose host disables keep-alive is dropped after this idle time (Base Specification,
-/// "Discovery controller initialization").
+/// Idle time after which a discovery controller is dropped if its host disables keep-alive (Base
+/// Specification, "Discovery controller initialization").
 const DISCOVERY_IDLE_MILLIS: u32 = 120_000;
 
 /// A controller's timer.
@@ -66,7 +66,7 @@ impl KeepAlive {
         };
     }
 
-    /// The target did not run for so long.
+    /// Extends the deadline by a time in which the target did not run.
     pub(super) fn extend(&mut self, by: Nanos) {
         if self.span().is_some() {
             self.deadline += by;
@@ -84,7 +84,7 @@ impl KeepAlive {
         self.deadline
     }
 
-    /// Whether the host is gone.
+    /// Whether the time has passed without traffic, so that the host counts as lost.
     pub(super) fn has_expired(&mut self, now: Instant) -> bool {
         if now < self.deadline {
             return false;

@@ -2,7 +2,7 @@
 //!
 //! A page is built whole and then cut. So there is one rule for offset and length: an offset beyond the end
 //! is refused, and bytes beyond the end read as zeroes. Reading without Retain Asynchronous Event allows the
-//! next event of that kind and clears what the page lists.
+//! next event of that kind and clears the entries of the page.
 //!
 //! Holds: pieces of a page put together are the page (`a_log_page_can_be_read_in_pieces` in
 //!        `tests/controller/subsystem.rs`).

@@ -11,7 +11,7 @@
 //!   namespaces, addresses, hosts change --> events to the hosts
 //!
 //! An IO command costs a few table look-ups and no allocation (`io`). Admin commands are rare; `Limits`
-//! bounds what they may cost.
+//! bounds their cost.
 //!
 //! Holds: every command gets exactly one answer, whatever its bytes (`any_command_gets_an_answer` in
 //!        `tests/controller/robustness.rs`).
@@ -187,8 +187,8 @@ impl Subsystem {
         );
     }
 
-    /// What the subsystem wants done without a command. Call it until it returns `None`: after every other
-    /// call, and at `next_timeout`.
+    /// The next action that no command has caused. Call it until it returns `None`: after every other call,
+    /// and at `next_timeout`.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         self.expire(now);
         self.outputs.pop_front()
@@ -199,7 +199,8 @@ impl Subsystem {
         self.controllers.next_check()
     }
 
-    /// The target did not run for so long: that is not the time of hosts, so their keep-alive timeouts are extended.
+    /// Extends the hosts' keep-alive timeouts by a time in which the target did not run: hosts are not to
+    /// blame for it.
     pub fn extend(&mut self, by: Nanos) {
         self.controllers.extend(by);
     }
@@ -260,8 +261,8 @@ impl Subsystem {
         Ok(())
     }
 
-    /// Removes a namespace and its reservations (what is stored of them stays), and sends the hosts an event.
-    /// IO that was already passed on may still end.
+    /// Removes a namespace and its reservations (stored ones stay stored), and sends the hosts an event. IO
+    /// that was already passed on may still end.
     pub fn remove_namespace(&mut self, nsid: u32) -> Result<(), ConfigError> {
         self.namespaces.remove(nsid)?;
         self.orphan_reservations(nsid);
@@ -400,7 +401,7 @@ fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Refuses a command whose descriptor has another length than `length` bytes.
+/// Refuses a command if its descriptor has another length than `length` bytes.
 fn exact_length(sqe: &Sqe, length: usize) -> Result<(), Status> {
     if sqe.sgl_length() as usize == length { Ok(()) } else { Err(Status::DATA_SGL_LENGTH_INVALID) }
 }

@@ -1,8 +1,8 @@
 //! Reservation notifications of one controller: a queue of small log pages.
 //!
-//! Reading the page removes the oldest notification, unless the host retains the event. An event tells the
-//! host that there is something to read. A host that never reads loses the oldest notifications; it sees a
-//! gap in the count.
+//! Reading the page removes the oldest notification, unless the host retains the event. An event informs the
+//! host of a notification to read. A host that never reads loses the oldest notifications; it sees a gap in
+//! the count.
 //!
 //! Holds: at most 255 are kept (`the_newest_notifications_are_kept`).
 //! NVM Express Base Specification: "Reservation Notification log page".

@@ -292,7 +292,7 @@ impl Subsystem {
         }
         let cqe = Cqe::new(cid, status);
         if !fenced.is_empty() {
-            // The fence is needed even if the host that asked for it is gone.
+            // The fence is needed even if the host that asked for it has disconnected.
             return self.outputs.push_back(Output::Fence { queue, nsid, queues: fenced, cqe });
         }
         let Some(&super::Queue { controller: Some(slot), queue_id, .. }) = self.queue(queue) else { return };
@@ -303,7 +303,7 @@ impl Subsystem {
         self.outputs.push_back(Output::Complete { queue, cqe });
     }
 
-    /// IO queues whose commands a Preempt and Abort removes.
+    /// IO queues that lose their commands by a Preempt and Abort.
     fn fenced_by(&self, outcome: &Outcome) -> Vec<QueueKey> {
         outcome.abort.iter().flat_map(|preempted| self.queues.io_queues_of(preempted)).collect()
     }

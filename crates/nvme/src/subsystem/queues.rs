@@ -11,7 +11,7 @@ use super::reservation_terms::ReservationHost;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// A connection whose Connect succeeded.
+/// A connection after a successful Connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Queue {
     pub(super) key: QueueKey,
@@ -79,7 +79,7 @@ impl Queues {
         }
     }
 
-    /// IO queues of a host. Includes queues whose controller has ended: their commands may still be on a
+    /// IO queues of a host. Includes queues of controllers that have ended: their commands may still be on a
     /// device.
     pub(super) fn io_queues_of(&self, host: &ReservationHost) -> impl Iterator<Item = QueueKey> {
         let all = (host.clone(), 0)..=(host.clone(), u32::MAX);

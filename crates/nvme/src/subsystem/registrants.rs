@@ -19,7 +19,7 @@ impl Registrants {
         Registrants(Vec::new())
     }
 
-    /// How many there are.
+    /// The number of registrants.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

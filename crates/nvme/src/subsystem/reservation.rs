@@ -5,15 +5,16 @@
 //! registering. The number of registrants is limited, in total and per host NQN, so that no host can lock out
 //! the owner.
 //!
-//! If the reservations of a namespace persist (PTPL), the caller stores them: `saved` is what to store,
-//! `restore` brings it back after a restart. Without PTPL they end with the process.
+//! If the reservations of a namespace persist (PTPL), the caller stores them: `saved` returns them for that,
+//! `restore` brings them back after a restart. Without PTPL they end with the process.
 //!
 //!   no registrant --Register--> registrant --Acquire--> holder --Release--> registrant --Unregister--> no registrant
 //!                                    ^------- Preempt takes registrations and the reservation from others -------|
 //!
-//! Holds: a holder is a registrant (`check`, which the tests run after every step); every command does what a
-//!        naive model written from the specification does (`tests/controller/reservation.rs`); what was saved is
-//!        restored unchanged (`saved_reservations_are_restored_unchanged`, same file).
+//! Holds: a holder is a registrant (`check`, which the tests run after every step); every command has the
+//!        effect that it has in a naive model written from the specification
+//!        (`tests/controller/reservation.rs`); reservations are restored as they were saved
+//!        (`saved_reservations_are_restored_unchanged`, same file).
 //! Elsewhere: fields and layouts are in `spec::reservation`; the subsystem decides from `Outcome` which hosts to
 //!        notify; `persistence` answers changes that must be stored first.
 //! NVM Express Base Specification: "Reservations".
@@ -77,7 +78,7 @@ impl Reservations {
         }
     }
 
-    /// What to store; `None` if they do not persist.
+    /// The reservations to store; `None` if they do not persist.
     pub fn saved(&self) -> Option<SavedReservations> {
         let saved = || SavedReservations {
             generation: self.generation,
@@ -325,7 +326,7 @@ impl Reservations {
         self.strangers.retain(|host, _| self.registrants.contains(host.identity()));
     }
 
-    /// A reservation held by all registrants lasts until the last one is gone.
+    /// Keeps a reservation that is held by all registrants until the last one leaves.
     fn pass_on(&mut self) {
         if let Some(kind) = self.held.as_ref().map(|held| held.kind)
             && kind.held_by_all()

@@ -1,4 +1,4 @@
-//! The vocabulary of reservations: hosts, changes, outcomes, and what is stored.
+//! The vocabulary of reservations: hosts, changes, outcomes, and the stored form.
 //!
 //! Elsewhere: the rules are in `reservation`.
 
@@ -9,7 +9,7 @@ use crate::spec::{HostId, Nqn};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-/// The access that a command needs, as far as reservations distinguish it.
+/// The kinds of access that reservations distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Read, Compare, Verify.
@@ -65,7 +65,7 @@ pub struct Held {
     /// The host that acquired it. If all registrants hold the reservation, this one has no more rights than
     /// the others.
     pub by: ReservationHost,
-    /// The type: what it forbids.
+    /// The type, which says what others may not do.
     pub kind: ReservationType,
 }
 
@@ -133,11 +133,11 @@ pub enum RestoreError {
     NotRegistered(ReservationHost),
 }
 
-/// What a command did to other hosts.
+/// The effects of a command on other hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Hosts to notify, and of what.
+    /// Hosts to notify, with the event of each.
     pub notify: Vec<(ReservationHost, NotificationKind)>,
-    /// Hosts whose commands are to be aborted.
+    /// Hosts that lose their commands: these are to be aborted.
     pub abort: Vec<ReservationHost>,
 }

@@ -159,7 +159,7 @@ fn register_and_store(world: &mut World, io: QueueKey, key: u64) {
     }
 }
 
-/// How the configuration names the owner: for this subsystem, or elsewhere.
+/// Names the owner in the configuration: for this subsystem, or elsewhere.
 fn name_owner(world: &mut World, owner: &Host, here: bool) {
     if here {
         world.subsystem.set_hosts(HostAccess::Only(vec![owner.nqn.clone()]));

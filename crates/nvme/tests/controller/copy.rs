@@ -1,4 +1,4 @@
-//! Copy: what is passed on, and what is refused.
+//! Copy: commands that are passed on, and commands that are refused.
 
 use crate::world::{BLOCKS, World, config, host};
 use nvme::spec::Status;

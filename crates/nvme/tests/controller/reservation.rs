@@ -264,7 +264,7 @@ fn unnamed_hosts_of_one_address_may_have_a_quarter_of_the_registrants() {
     );
 }
 
-/// A model that does what the text of the specification says, and nothing else.
+/// A model of the text of the specification and nothing else.
 #[derive(Clone, Debug, Default)]
 struct Model {
     keys: BTreeMap<u8, u64>,

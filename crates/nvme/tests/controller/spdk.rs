@@ -1,4 +1,4 @@
-//! What SPDK's host sends (24.01: `spdk_nvme_perf`), captured on the wire, against our subsystem.
+//! Commands of SPDK's host (24.01: `spdk_nvme_perf`), captured on the wire, against our subsystem.
 //!
 //! It differs from Linux in four ways that may surprise a target. It may have no name, it asks for the Zoned
 //! Namespace command set and accepts a refusal, it leaves four event requests outstanding, and it reuses

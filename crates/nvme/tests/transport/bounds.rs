@@ -181,7 +181,7 @@ fn nothing_is_allocated_per_command_once_the_queue_has_been_busy() {
     assert_eq!(allocations.count_total, 0);
 }
 
-/// What may follow the handshake: valid PDUs, corrupt PDUs, and noise.
+/// Bytes after the handshake: valid PDUs, corrupt PDUs, and noise.
 fn anything() -> impl Strategy<Value = Vec<u8>> {
     let peer = Peer::new(PLAIN);
     let in_capsule = |length| Sgl::InCapsule { offset: 0, length };

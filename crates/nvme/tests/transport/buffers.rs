@@ -1,4 +1,4 @@
-//! Tests buffers that run out: what waits, what continues, and that everything completes in the end.
+//! Tests for buffers that run out: some commands wait, others continue, and everything completes in the end.
 
 use super::world::{FLUSH, READ, Source, Victim, WRITE, World, command, pattern, whole};
 use nvme::queue::TargetEvent;

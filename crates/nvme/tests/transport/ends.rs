@@ -1,4 +1,5 @@
-//! Runs the two ends against each other: what is written is read back, however the bytes are cut.
+//! Runs the two ends against each other: everything that one writes, the other reads, however the bytes are
+//! cut.
 
 use super::world::{ALL_DIGESTS, FLUSH, World, command, pattern, whole};
 use nvme::spec::Status;

@@ -30,7 +30,7 @@ fn solicited(opcode: u8, cid: u16, fuse: u8) -> Sqe {
     command(opcode, cid, 0).with_flags(fuse).with_sgl(Sgl::Transport { length: 512 })
 }
 
-/// Answered commands with their statuses; commands whose data was requested, with the transfer tags.
+/// Completed commands with their statuses; commands with requested data, with their transfer tags.
 type Answers = (Vec<(u16, Status)>, Vec<(u16, u16)>);
 
 /// Response capsules that were sent, and R2Ts by command.
@@ -67,7 +67,7 @@ fn data(victim: &mut Victim, (cid, ttag): (u16, u16), byte: u8) {
     assert_eq!(victim.send(&pdu), Ok(pdu.len()));
 }
 
-/// Nothing is left of what was tried before: the next pair succeeds.
+/// Checks that nothing is left of the earlier attempt: the next pair succeeds.
 fn a_pair_gets_through(victim: &mut Victim) {
     assert_eq!(victim.target.outstanding(), 0);
     victim.events.clear();

@@ -1,4 +1,4 @@
-//! What a controller can do wrong, and how the host reacts.
+//! Errors of a controller, and the host's reactions.
 
 use super::world::{FLUSH, Peer, READ, WRITE, command, pattern};
 use nvme::spec::{Cqe, Status};

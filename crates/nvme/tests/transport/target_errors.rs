@@ -1,4 +1,4 @@
-//! What ends a connection at the target: every violation, and the C2HTermReq that reports it.
+//! Violations that end a connection at the target, each with the C2HTermReq that reports it.
 
 use super::world::{ALL_DIGESTS, Peer, READ, Source, Victim, WRITE, command, pattern};
 use nvme::spec::{Sgl, Sqe};

@@ -1,5 +1,5 @@
-//! What the target refuses without ending the connection, and commands that are cancelled while their data is
-//! on its way.
+//! Commands that the target refuses without ending the connection, and commands that are cancelled while
+//! their data is on its way.
 
 use super::world::{FLUSH, READ, Source, Victim, WRITE, command, pattern};
 use nvme::queue::{Cancel, FlowControl, TargetEvent};

@@ -1,4 +1,4 @@
-//! Transcripts: what Linux hosts send, byte by byte, and what they require in return.
+//! Transcripts: the bytes that Linux hosts send, and the answers that they require.
 
 use super::world::{Source, pattern};
 use nvme::queue::{FlowControl, TargetEvent};

@@ -18,7 +18,7 @@ pub(crate) const ALL_DIGESTS: [Digests; 4] = [
     Digests { header: true, data: true },
 ];
 
-/// How many buffers of each use are left.
+/// Numbers of buffers left for each use.
 pub(crate) struct Source {
     pub(crate) in_capsule: usize,
     pub(crate) transfer: usize,
@@ -62,7 +62,7 @@ pub(crate) struct World {
     pub(crate) memory: Vec<u8>,
     pub(crate) completed: Vec<(Cqe, Option<Vec<u8>>, u32)>,
     pub(crate) initialized: Option<Digests>,
-    /// Whether the next delivery to the target is placed, as far as it belongs to a payload.
+    /// Whether the next delivery to the target is placed, if it belongs to a payload.
     pub(crate) places: Box<dyn FnMut() -> bool>,
     to_target: Vec<u8>,
     /// Everything that was sent in each direction.

@@ -31,7 +31,7 @@ use units::Bytes;
 /// In-capsule data that every controller accepts with a fabrics command, in bytes.
 const FABRICS_IN_CAPSULE_MAX: u32 = 8192;
 
-/// What this host requests.
+/// Options that this host requests.
 #[derive(Clone, Copy, Debug)]
 pub struct HostOptions {
     /// Digests to request.
@@ -92,15 +92,15 @@ pub struct SubmitError<B> {
 pub enum HostEvent<B> {
     /// The handshake is done.
     Initialized {
-        /// Digests in use: those asked for, less what the controller does not do.
+        /// Digests in use: the requested ones that the controller supports.
         digests: Digests,
         /// Longest data of one H2CData PDU, in bytes.
         maxh2cdata: u32,
     },
     /// A command is complete.
     Completed {
-        /// How the command ended. If a data digest did not match, this is Transient Transport Error, whatever
-        /// the controller said.
+        /// The status of the command. If a data digest did not match, this is Transient Transport Error,
+        /// whatever the controller said.
         cqe: Cqe,
         /// Its buffer, unless it was moved out to be sent.
         data: Option<B>,
@@ -160,7 +160,7 @@ pub struct HostConnection<B> {
 }
 
 impl<B: Buffer> HostConnection<B> {
-    /// A connection whose handshake is queued.
+    /// A connection with its handshake queued.
     pub fn new(options: HostOptions) -> Self {
         let rules = Rules {
             receiver: End::Host,
@@ -276,7 +276,7 @@ impl<B: Buffer> HostConnection<B> {
         }
     }
 
-    /// How much write data the capsule of this command may carry.
+    /// Maximum length of write data that the capsule of this command may carry.
     fn in_capsule_max(&self, sqe: &Sqe) -> u32 {
         if sqe.is_fabrics() {
             self.options.in_capsule_max.max(FABRICS_IN_CAPSULE_MAX)

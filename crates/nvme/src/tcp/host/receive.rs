@@ -1,6 +1,6 @@
 //! Handles incoming PDUs: the handshake, data, R2T, completions.
 //!
-//! What each violation by the controller leads to:
+//! Consequences of each violation by the controller:
 //!
 //! | violation                                                   | TermReq                                     |
 //! |-------------------------------------------------------------|---------------------------------------------|

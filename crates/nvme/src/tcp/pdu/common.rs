@@ -123,7 +123,7 @@ impl CommonHeader {
 
 /// The full header of one PDU type: a wire layout that begins with a `CommonHeader`.
 pub trait Header: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
-    /// The type whose header this is.
+    /// The type of PDU that begins with this header.
     const TYPE: PduType;
 
     /// The common header, to be filled in.

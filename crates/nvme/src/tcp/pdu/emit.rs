@@ -3,7 +3,7 @@
 //! A PDU goes out in up to three parts: header with its digest and padding (copied), payload (moved), data
 //! digest (copied).
 //!
-//! Holds: `rules` and `reader` accept what is written here (`every_layout_round_trips`).
+//! Holds: `rules` and `reader` accept the PDUs that are written here (`every_layout_round_trips`).
 
 use super::common::{FLAG_DATA_DIGEST, FLAG_HEADER_DIGEST, Header};
 use super::digest::{Crc32c, DIGEST_SIZE, Digests, crc32c};

@@ -60,8 +60,8 @@ enum State {
 pub struct PduReader {
     rules: Rules,
     state: State,
-    /// The common headers that came last, and what the rules say of them: most PDUs of a stream begin with the same eight bytes. One is of
-    /// capsules, one of data, as those take turns.
+    /// The common headers that came last, with their layouts by the rules: most PDUs of a stream begin with
+    /// the same eight bytes. One entry is for capsules, one for data, as those take turns.
     latest: [Option<([u8; CommonHeader::SIZE], Layout)>; 2],
     header: [u8; HEADER_MAX],
     filled: usize,

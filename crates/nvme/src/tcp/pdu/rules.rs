@@ -15,7 +15,7 @@ use super::common::{
 use super::digest::{DIGEST_SIZE, Digests};
 use super::term::{HEADER_COPY_MAX, Violation};
 
-/// What a receiver accepts.
+/// The rules of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// The end that receives.
@@ -116,7 +116,7 @@ impl Rules {
         }
     }
 
-    /// The layout of a PDU whose data is in the `after_header` bytes after its header.
+    /// The layout of a PDU with its data in the `after_header` bytes after its header.
     fn data_layout(
         &self,
         header: &CommonHeader,

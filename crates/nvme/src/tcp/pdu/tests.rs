@@ -44,7 +44,7 @@ fn read(rules: Rules, pieces: &[&[u8]]) -> Result<Vec<Seen>, Violation> {
     read_or_place(rules, &pieces)
 }
 
-/// As `read`. What belongs to a payload does not pass through the reader in pieces that are to be placed.
+/// As `read`, but in pieces that are to be placed the bytes of a payload do not pass through the reader.
 fn read_or_place(rules: Rules, pieces: &[(&[u8], bool)]) -> Result<Vec<Seen>, Violation> {
     let mut reader = PduReader::new(rules);
     let mut seen = Vec::new();

@@ -114,8 +114,8 @@ impl<B: Buffer> TargetConnection<B> {
         }
     }
 
-    /// Sets what the Connect command requested; call it before answering the Connect. `entries`: number of
-    /// submission queue entries (1-based, at most 65536). `flow_control`: whether SQHD is used.
+    /// Sets the options that the Connect command requested; call it before answering the Connect. `entries`:
+    /// number of submission queue entries (1-based, at most 65536). `flow_control`: whether SQHD is used.
     pub fn set_queue(&mut self, entries: u32, flow_control: FlowControl) {
         self.queue.set_up(entries, flow_control);
     }
@@ -137,8 +137,8 @@ impl<B: Buffer> TargetConnection<B> {
         self.now = now;
     }
 
-    /// When the oldest outstanding R2T was written out whose data is not complete. Only the last byte of the
-    /// data ends the wait, no matter what else arrives.
+    /// When the oldest outstanding R2T with incomplete data was written out. Only the last byte of the data
+    /// ends the wait, no matter what else arrives.
     pub fn awaited_since(&self) -> Option<Instant> {
         self.queue.awaited_since()
     }
@@ -160,21 +160,22 @@ impl<B: Buffer> TargetConnection<B> {
         self.queue.resume(source);
     }
 
-    /// Answers a command without read data, or one that failed. Requested read data is not sent.
+    /// Sends the completion of a command without read data, or of one that failed. Requested read data is not
+    /// sent.
     #[inline]
     pub fn reply(&mut self, cqe: Cqe) {
         self.queue.reply(cqe);
     }
 
-    /// Answers a command with the first `length` bytes of `buffer`, then `cqe`. If the buffer is shorter,
-    /// zeroes follow. If `cqe` is not a success, only `cqe` is sent.
+    /// Sends the first `length` bytes of `buffer` as a command's read data, then `cqe`. If the buffer is
+    /// shorter, zeroes follow. If `cqe` is not a success, only `cqe` is sent.
     #[inline]
     pub fn reply_with_data(&mut self, cqe: Cqe, buffer: B, length: u32) {
         self.queue.reply_with_data(cqe, buffer, length);
     }
 
-    /// Answers the command `cid` with `status` if the layer above has not got it yet, because its data is not
-    /// complete.
+    /// Completes the command `cid` with `status` if the layer above has not received it yet, because its data
+    /// is not complete.
     pub fn cancel(&mut self, cid: u16, status: Status) -> Cancel {
         self.queue.cancel(cid, status)
     }

@@ -1,6 +1,6 @@
 //! Handles incoming PDUs: the handshake, commands, their data.
 //!
-//! What each mistake of the peer leads to:
+//! Consequences of each mistake of the peer:
 //!
 //! | mistake                                                        | answer                                         |
 //! |----------------------------------------------------------------|------------------------------------------------|
@@ -32,7 +32,7 @@ use crate::tcp::pdu::{
 
 impl<B: Buffer> TargetConnection<B> {
     /// Takes received bytes and appends the resulting events to `events`. Returns how many bytes were taken.
-    /// If fewer than given, the connection is `paused`: pass in the rest again when the reason is gone.
+    /// If fewer than given, the connection is `paused`: pass in the rest again when the reason has ended.
     pub fn on_bytes<S: BufferSource<Buffer = B>>(
         &mut self,
         bytes: &[u8],
@@ -49,8 +49,9 @@ impl<B: Buffer> TargetConnection<B> {
         }
     }
 
-    /// Where the next bytes belong, as far as they are the rest of a payload: empty if they have to pass through `on_bytes`. The caller
-    /// may receive them there, all or some, and must then call `on_placed` before anything else.
+    /// The place of the next bytes if they are the rest of a payload: empty if they have to pass through
+    /// `on_bytes`. The caller may receive them there, all or some, and must then call `on_placed` before
+    /// anything else.
     pub fn place(&mut self) -> &mut [u8] {
         let left = self.reader.payload_left();
         let place = match &mut self.receiving {
@@ -58,7 +59,7 @@ impl<B: Buffer> TargetConnection<B> {
             Receiving::Transfer(number) => self.queue.transfer(*number).expect("its data arrives").place(),
             Receiving::Nothing | Receiving::Unbuffered { .. } | Receiving::Discarded => &mut [],
         };
-        // A transfer whose data is discarded has no place.
+        // A transfer that discards its data has no place.
         if self.fatal.is_some() || place.is_empty() { &mut [] } else { &mut place[..left] }
     }
 
