@@ -34,7 +34,7 @@ const SHAPES: [Shape; 5] = [
     Shape { connections: 4, depth: 4, message: 131_072, count: 10_000 },
 ];
 
-/// The deadline whose lateness is measured: a read of an emulated SSD.
+/// The deadline for which lateness is measured: a read of an emulated SSD.
 const DEADLINE: Nanos = Nanos::micros(80);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// How late deadlines of an idle reactor are: the median and the 99th percentile.
+/// Lateness of deadlines of an idle reactor: the median and the 99th percentile.
 fn lateness(backend: Backend, options: &Options) -> Result<(Nanos, Nanos), Box<dyn Error>> {
     let mut reactor = Reactor::with_options(backend, options)?;
     let mut late = Vec::new();
@@ -112,7 +112,7 @@ fn run(backend: Backend, options: &Options, shape: &Shape) -> Result<Nanos, Box<
     Ok(elapsed)
 }
 
-/// Sends back what comes in, until all connections have ended.
+/// Sends back all bytes that come in, until all connections have ended.
 fn echo(
     backend: Backend,
     options: &Options,

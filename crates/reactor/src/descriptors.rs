@@ -1,16 +1,15 @@
 //! The limit of the process's descriptors.
 //!
-//! Every connection is one. The soft limit is 1024 on most systems, for the sake of programs that use `select`; what the system
-//! grants is the hard limit, and a process may raise the one to the other by itself.
+//! Every connection takes one. The soft limit is 1024 on most systems, for the sake of programs that use `select`; the
+//! system grants the hard limit, and a process may raise its soft limit to it.
 
 use std::io;
 
-/// Raises the soft limit to `wanted` descriptors, or to the hard limit; a limit that is high enough stays. The
-/// answer is the limit in force. The ring of a reactor remembers the limit of the moment at which it begins to accept, so this
-/// comes first.
+/// Raises the soft limit to `wanted` descriptors, or to the hard limit; a limit that is high enough stays. Returns the
+/// limit in force. A reactor's ring remembers the limit of the moment at which it begins to accept, so call this first.
 ///
 /// # Errors
-/// The system does not tell, or forbids, which none does.
+/// The system does not report the limit, or forbids the change; neither happens on Linux.
 pub fn raise_descriptor_limit(wanted: u64) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a live rlimit that the call fills in.

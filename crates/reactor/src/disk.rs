@@ -1,4 +1,4 @@
-//! Operations on files and block devices, and how far one of them has come.
+//! Operations on files and block devices, and the progress of each.
 //!
 //! The kernel may do part of a read or write; [`Transfer`] remembers the part and names the rest, so that the caller sees one
 //! operation that is either done in full or failed.
@@ -53,8 +53,8 @@ pub enum DiskOp {
     Fdatasync,
     /// As `Fdatasync`, with all of the file's metadata.
     Fsync,
-    /// Gives the space back: a hole in a file, a discard on a block device. A hole reads as zeros; what a discarded range of a
-    /// block device reads as is up to the device.
+    /// Gives the space back: a hole in a file, a discard on a block device. A hole reads as zeros; the contents of a
+    /// discarded range of a block device are up to the device.
     Discard {
         /// Where in the file.
         offset: u64,
@@ -148,7 +148,7 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// Takes on an operation whose range was checked.
+    /// A transfer for an operation with a checked range.
     pub(crate) fn new(op: DiskOp, pieces: Pieces) -> Transfer {
         op.check_range();
         Transfer { op, done: 0, pieces }

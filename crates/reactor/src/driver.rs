@@ -10,8 +10,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use units::Instant;
 
-/// One backend. The methods mean what the public methods of the same name on [`Reactor`](crate::Reactor) say; requests for a
-/// token that is not open are ignored unless the method can refuse them.
+/// One backend. The methods have the meaning of the public methods of the same name on [`Reactor`](crate::Reactor);
+/// requests for a token that is not open are ignored unless the method can refuse them.
 pub(crate) trait Driver {
     fn listen(&mut self, listener: TcpListener) -> io::Result<Token>;
     fn resume_accept(&mut self, listener: Token);
@@ -33,13 +33,13 @@ pub(crate) trait Driver {
     fn submit_disk(&mut self, owner: Owner, op: DiskOp, events: &mut Events) -> Result<(), Refused<DiskOp>>;
     fn close(&mut self, token: Token, events: &mut Events);
 
-    /// Hands everything over to the kernel and collects what has happened, without waiting.
+    /// Hands all requests over to the kernel and collects the events, without waiting.
     fn poll(&mut self, events: &mut Events) -> io::Result<()>;
 
     /// Whether `poll` may find something: cheap, for busy polling. A false yes is allowed.
     fn may_have_events(&mut self) -> bool;
 
-    /// Hands everything over, sleeps until something may have happened or the deadline, and collects. It may come back early with
+    /// Hands all requests over, sleeps until an event or the deadline, and collects. It may come back early with
     /// nothing, as when a signal was handled.
     fn block(&mut self, deadline: Option<Instant>, events: &mut Events) -> io::Result<()>;
 }

@@ -25,14 +25,14 @@ pub enum Event {
     AcceptFailed {
         /// The listener.
         listener: Token,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
     /// A `connect` has ended. After an error the token is closed already.
     Connected {
         /// The token that `connect` returned.
         token: Token,
-        /// Connected, or why not.
+        /// Success, or the error.
         result: io::Result<()>,
     },
     /// Bytes have arrived.
@@ -77,8 +77,8 @@ pub enum Event {
         token: Token,
         /// The caller's own name for the operation.
         tag: u64,
-        /// Done in full, or why not. Short reads and writes were carried on inside; a read past the end of the file is
-        /// [`io::ErrorKind::UnexpectedEof`].
+        /// Success for the whole operation, or an error. Short reads and writes were carried on inside; a read past the
+        /// end of the file is [`io::ErrorKind::UnexpectedEof`].
         result: io::Result<()>,
         /// The buffer of a read or write.
         buffer: Option<IoBuffer>,
@@ -129,7 +129,7 @@ impl Events {
         self.queue.is_empty()
     }
 
-    /// Drops all that was to be said about a token.
+    /// Drops all queued events of a token.
     pub(crate) fn discard(&mut self, token: Token) {
         self.queue.retain(|event| event.token() != Some(token));
     }

@@ -1,8 +1,8 @@
 //! Holding back the data that a paused socket received.
 //!
-//! Pausing cannot undo what the kernel has put into buffers already. So the bytes that come in after `pause` are held here,
-//! copied out of the receive pool so that a paused socket does not take the buffers of the others, until `resume`. It is at most what the
-//! receive pool held at the time.
+//! Pausing cannot undo the kernel's filling of buffers. So the bytes that come in after `pause` are held here, copied
+//! out of the receive pool so that a paused socket does not take the buffers of the others, until `resume`. They are at
+//! most as many as the receive pool held at the time.
 //!
 //! Holds: between `pause` and `resume` no inbound event of the socket is in the queue; afterwards all are, in order
 //!        (`a_paused_socket_says_nothing_and_loses_nothing`).

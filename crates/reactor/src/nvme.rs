@@ -1,7 +1,7 @@
 //! NVMe commands that bypass the kernel's block layer: requests to a namespace of `/dev/ngXnY`, and its answers.
 //!
-//! Linux takes a command through io_uring as it is (`NVME_URING_CMD_IO`), and gives the device's own status back. There is no
-//! merging, splitting and scheduling by the block layer, so long operations are split here.
+//! Linux passes a command to the device unchanged through io_uring (`NVME_URING_CMD_IO`), and gives the device's own
+//! status back. The block layer does not merge, split or schedule, so long operations are split here.
 //!
 //! Elsewhere: the ring that such commands need is `ring::device`; the caller interprets the data of an Identify.
 
@@ -56,8 +56,8 @@ pub struct NvmeNamespace {
 }
 
 impl NvmeNamespace {
-    /// How operations are split. The controller's limit is not for commands without data; Linux applies it to Write Zeroes anyway,
-    /// and so do we.
+    /// The limits by which operations are split. The controller's limit is not for commands without data; Linux applies
+    /// it to Write Zeroes anyway, and so do we.
     pub(crate) fn pieces(&self) -> Pieces {
         let blocks = |count: u64| count << self.block_size_log2;
         let limit = self.transfer_max.map_or(u64::MAX, Bytes::get).max(blocks(1));
@@ -165,7 +165,7 @@ impl NvmeCommand {
     }
 }
 
-/// The status with which an NVMe device refused or failed a command; it travels inside an [`io::Error`].
+/// The status with which an NVMe device refused or failed a command; passed inside an [`io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the device answered with status {code_type:#x}/{code:#04x}{}", if *.do_not_retry { " (do not retry)" } else { "" })]
 pub struct CommandStatus {
@@ -206,8 +206,9 @@ impl From<CommandStatus> for io::Error {
     }
 }
 
-/// The outcome of a command's completion: zero, a status, or the driver's own error. The driver reports a command that it gave up, when it
-/// reset the controller, as interrupted; whether the device did it is unknown, so it is not repeated here.
+/// The outcome of a command's completion: zero, a status, or the driver's own error. If the driver cancels a command
+/// because it resets the controller, it reports the command as interrupted; the device may or may not have done it, so
+/// it is not repeated here.
 pub(crate) fn outcome(result: io::Result<usize>) -> io::Result<usize> {
     match result {
         // As much as was asked for.

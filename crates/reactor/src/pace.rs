@@ -1,14 +1,15 @@
-//! Whether much data that is on its way comes more slowly than it is taken.
+//! Detects that data on its way comes more slowly than it is taken.
 //!
-//! Data that comes as fast as it is taken is better polled for: it is taken sooner, and the other side hears of it sooner (a sender that hears
-//! late may begin to pace itself, as TCP's BBR does, and then stays slow). Data that comes more slowly is better slept for: a wake-up delays none of
-//! it, and more of it is there then. So waiting and work are compared, and what is slept for is tried again now and then.
+//! Data that comes as fast as it is taken is better polled for: it is taken sooner, and the other side is acknowledged
+//! sooner (a sender with late acknowledgements may begin to pace itself, as TCP's BBR does, and then stays slow). Data
+//! that comes more slowly is better slept for: a wake-up delays none of it, and takes more of it at once. So waiting
+//! and work are compared, and polling for slow data is tried again now and then.
 //!
 //! Holds: `what_comes_slowly_is_slow_until_it_is_tried_again`, `what_comes_quickly_is_not_slow`.
 
 use units::{Instant, Nanos};
 
-/// Waiting and work are compared over about this long, and not before half of it is known.
+/// Span over which waiting and work are compared; nothing is decided before half of it is known.
 const COMPARED: Nanos = Nanos::millis(2);
 /// Interval after which a slow source is tried again.
 const TRIED_AGAIN: Nanos = Nanos::millis(100);
@@ -24,14 +25,14 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A wait begins, for data or for other things.
+    /// Notes the begin of a wait, for data or for other things.
     pub(crate) fn on_wait(&mut self, now: Instant, is_for_data: bool) {
         if let Some(woken) = self.woken.take().filter(|_| is_for_data) {
             self.worked += now.saturating_since(woken);
         }
     }
 
-    /// It was for data, and has ended.
+    /// Notes the end of a wait for data.
     pub(crate) fn on_wait_end(&mut self, now: Instant, waited: Nanos) {
         self.woken = Some(now);
         self.waited += waited;
@@ -40,7 +41,7 @@ impl Pace {
         }
     }
 
-    /// Whether there is more waiting than work, as far as is known.
+    /// Whether waiting exceeded work lately; false until enough of both is known.
     pub(crate) fn is_slow(&mut self, now: Instant) -> bool {
         if self.waited + self.worked < Nanos(COMPARED.0 / 2) || self.waited <= self.worked {
             self.slow_since = None;
@@ -59,7 +60,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// When data is slow, of 100 waits of so long, each after so much work.
+    /// Of 100 waits of length `waits`, each after work of length `works`: whether data counts as slow at each.
     fn slow(pace: &mut Pace, now: &mut Instant, waits: Nanos, works: Nanos) -> Vec<bool> {
         let mut wait = || {
             pace.on_wait(*now, true);

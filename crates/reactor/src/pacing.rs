@@ -9,12 +9,13 @@
 //!   twice, four times and so on. So polling that cannot help (the other side may need this very processor to answer)
 //!   soon costs nothing; and where it helps, one success brings it back.
 //!
-//! Much data on its way is slept for if it comes more slowly than it is taken (`pace`). The caller says that it is on its way (`rest`); other news bring
-//! polling back for as long as the budget.
+//! Much data on its way is slept for if it comes more slowly than it is taken (`pace`). The caller announces it
+//! (`rest`); other events bring polling back for as long as the budget.
 //!
-//! A polite reactor lets other threads run while it polls. If one of them keeps the processor for longer than the budget, the processor has
-//! other work, and polling delays what it waits for: the scheduler takes each offer to let others run as a whole turn that was used up, where a thread
-//! that was asleep goes on at once. So it sleeps for a while, twice as long each time that happens again.
+//! A polite reactor lets other threads run while it polls. If one of them keeps the processor for longer than the
+//! budget, the processor has other work, and polling delays the very events that it waits for: the scheduler counts
+//! each offer to let others run as a full turn used up, whereas a thread that was asleep continues at once. So the
+//! reactor sleeps for a while, twice as long each time that happens again.
 //!
 //! A deadline is known, so nothing has to be guessed: the reactor polls until a near deadline; before a far one it wakes up
 //! early and polls for the rest. A thread on a virtual machine wakes up 20 to 40 µs late; this way a deadline is met. It costs at most
@@ -51,7 +52,7 @@ pub(crate) struct Pacing {
     /// Whether the awaited data may wait for a wake-up.
     may_sleep: bool,
     pace: Pace,
-    /// Whether something was reported since the last wait that is followed by more soon; and until when that counts.
+    /// Whether an event was reported since the last wait that more will follow soon; and until when that counts.
     is_lively: bool,
     lively_until: Instant,
 }
@@ -107,19 +108,21 @@ impl Pacing {
         Some(if is_slow { self.lively_until } else { now + self.budget })
     }
 
-    /// Whether what is awaited may wait for a wake-up: then it is slept for if it comes slowly, unless something lively was reported lately.
+    /// Sets whether the awaited data may wait for a wake-up: then it is slept for if it comes slowly, unless a lively
+    /// event was reported lately.
     #[inline]
     pub(crate) fn rest(&mut self, may_sleep: bool) {
         self.may_sleep = may_sleep;
     }
 
-    /// Something was reported that is followed by more soon.
+    /// Notes an event that more will follow soon.
     #[inline]
     pub(crate) fn on_lively(&mut self) {
         self.is_lively = true;
     }
 
-    /// Whether another thread that was let go first had the processor for so long that it has other work.
+    /// Whether another thread, which was let run first, kept the processor so long (`gone`) that the processor has
+    /// other work.
     pub(crate) fn is_crowded(&mut self, now: Instant, gone: Nanos) -> bool {
         if gone <= self.budget {
             return false;
@@ -150,7 +153,7 @@ impl Pacing {
         }
     }
 
-    /// There was nothing to wait for.
+    /// Notes that there was nothing to wait for.
     pub(crate) fn on_no_gap(&mut self) {
         self.last_gap = Nanos::ZERO;
     }

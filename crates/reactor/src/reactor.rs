@@ -199,9 +199,9 @@ impl Reactor {
         self.driver.push_receive(token);
     }
 
-    /// Takes the data that has arrived, as much as there is room for, into the first place and then into the second. `None`: nothing is there, or the
-    /// socket is paused, or it is not read. Then, and after fewer bytes than there is room for, [`Event::Readable`] comes with the next bytes.
-    /// The end of the connection is reported as ever.
+    /// Takes data that has arrived into the first place, then into the second, up to their lengths. `None`: no data has
+    /// arrived, or the socket is paused, or it is not read. Then, and after fewer bytes than the places hold,
+    /// [`Event::Readable`] comes with the next bytes. The end of the connection is reported as usual.
     ///
     /// # Panics
     /// If there is no room.
@@ -210,19 +210,20 @@ impl Reactor {
         self.driver.read(token, places, &mut self.events)
     }
 
-    /// Stops reading before there is nothing left: [`Event::Readable`] comes again, after what others have to say.
+    /// Stops reading before all data is taken: [`Event::Readable`] comes again, after the events of others.
     pub fn read_later(&mut self, token: Token) {
         self.driver.read_later(token);
     }
 
-    /// Announces a number of bytes: [`Event::Readable`] may wait until they are there, or a good part of them. If fewer come, it says
-    /// nothing. It holds until the next call for this socket.
+    /// Announces a number of bytes: [`Event::Readable`] may wait until they have arrived, or a good part of them. If
+    /// fewer come, no event reports them. It holds until the next call for this socket.
     pub fn expect(&mut self, token: Token, count: usize) {
         self.driver.expect(token, count);
     }
 
-    /// The next bytes are more of the same data and may wait for a wake-up: if they come slowly, `wait` does not busy-poll until [`Event::Readable`] is taken
-    /// again, unless other things than that and sent batches were reported in the last moments.
+    /// Announces that the next bytes are more of the same data and may wait for a wake-up: if they come slowly, `wait`
+    /// does not busy-poll until [`Event::Readable`] is taken again, unless events other than that and sent batches were
+    /// reported in the last moments.
     pub fn rest(&mut self) {
         self.pacing.rest(true);
     }
@@ -258,8 +259,8 @@ impl Reactor {
         self.driver.take_unregistered()
     }
 
-    /// Begins a disk operation; [`Event::Disk`] with the same `tag` gives its outcome and its buffer. Operations in flight are
-    /// in no order among each other; an `Fdatasync` covers those whose events came before it was submitted.
+    /// Begins a disk operation; [`Event::Disk`] with the same `tag` gives its outcome and its buffer. Operations in
+    /// flight are not ordered among each other; an `Fdatasync` covers those with events before its submission.
     ///
     /// # Errors
     /// `Busy` at `Options::disk_depth` operations in flight, `Closed` if `file` is not an open file.
@@ -271,10 +272,11 @@ impl Reactor {
         self.driver.submit_disk(Owner { file, tag }, op, &mut self.events)
     }
 
-    /// Closes whatever the token names. From this moment there is no event for it, not even of what has happened already. What
-    /// is in flight on a socket is broken off (it is shut down, which copies of its descriptor feel too); a disk operation runs to
-    /// its end unreported. Buffers go home to their pools when the kernel is done with them, and only then is the descriptor
-    /// closed. To say goodbye in good order, wait for [`Event::Sent`] first.
+    /// Closes the token's listener, socket or file. From this moment there is no event for it, not even for completions
+    /// that have happened already. Transfers in flight on a socket are broken off (it is shut down, which affects
+    /// copies of its descriptor, too); a disk operation runs to its end unreported. Buffers go home to their pools when
+    /// the kernel is done with them, and only then is the descriptor closed. For an orderly end, wait for
+    /// [`Event::Sent`] first.
     pub fn close(&mut self, token: Token) {
         self.driver.close(token, &mut self.events);
     }
@@ -398,7 +400,7 @@ impl Reactor {
     }
 }
 
-/// How polling ended.
+/// The end of a spell of polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spun {
     /// There are events, or the time is over.

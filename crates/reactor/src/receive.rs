@@ -1,17 +1,17 @@
 //! The buffers that received bytes land in, shared by all sockets of a reactor.
 //!
-//! Memory for reception belongs to whoever has bytes to read at the moment, not to each connection: a few buffers that stay
-//! in the L2 cache serve thousands of sockets. A buffer goes round:
+//! Memory for reception belongs to the sockets that have bytes to read at the moment, not to each connection: a few
+//! buffers that stay in the L2 cache serve thousands of sockets. A buffer goes round:
 //!
 //!   available (with the kernel, or on the free list) --bytes arrive--> lent as a RecvBuffer --drop--> available
 //!
-//! With io_uring the available buffers lie in a *provided buffer ring*, from which the kernel takes one when bytes are there;
-//! with epoll they lie on a list.
+//! With io_uring the available buffers lie in a *provided buffer ring*, from which the kernel takes one when bytes
+//! arrive; with epoll they lie on a list.
 //!
-//! How many and how large (`Options`) was measured with the `echo_bench` example: nanoseconds of processor time per message, both
-//! ends together, io_uring on Linux 6.18, two cores of an AMD EPYC with 512 KiB of L2 each and other work on them (the better of
-//! two runs; take differences below a tenth for noise). Buffers below 32 KiB cost rounds through the kernel as soon as messages are
-//! larger than a command; more or larger ones gain nothing:
+//! The number and size (`Options`) were measured with the `echo_bench` example: nanoseconds of processor time per
+//! message, both ends together, io_uring on Linux 6.18, two cores of an AMD EPYC with 512 KiB of L2 each and other work
+//! on them (the better of two runs; take differences below a tenth for noise). Buffers below 32 KiB cost rounds through
+//! the kernel as soon as messages are larger than a command; more or larger ones gain nothing:
 //!
 //! | buffers | 72 B, 32 deep | 72 B, 64 sockets | 4 KiB, 8 × 8 | 128 KiB, 4 × 4 |
 //! |---|---|---|---|---|
@@ -58,7 +58,7 @@ impl ReceivePool {
         Self::new(count, buffer_size, Available::List(RefCell::new(list)))
     }
 
-    /// A pool whose buffers all lie in `ring`, which must have room for them.
+    /// A pool with all its buffers in `ring`, which must have room for them.
     pub(crate) fn with_ring(count: u16, buffer_size: usize, ring: BufferRing) -> io::Result<Rc<ReceivePool>> {
         let pool = Self::new(count, buffer_size, Available::Ring(ring))?;
         (0..count).for_each(|id| pool.provide(id));

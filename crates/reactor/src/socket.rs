@@ -31,8 +31,8 @@ pub(crate) fn unconnected(address: SocketAddr) -> io::Result<(Socket, SockAddr)>
     Ok((socket, address.into()))
 }
 
-/// Prepares a connected socket. The reactor gathers what belongs together into one batch by itself, so the kernel is not to
-/// wait for more. `nonblocking` is what the backend needs: io_uring waits inside the kernel and must be allowed to.
+/// Prepares a connected socket. The reactor gathers the data of one batch by itself, so the kernel is not to wait for
+/// more. `nonblocking` depends on the backend: io_uring waits inside the kernel and must be allowed to.
 pub(crate) fn prepare(socket: &TcpStream, nonblocking: bool) -> io::Result<()> {
     socket.set_nonblocking(nonblocking)?;
     socket.set_nodelay(true)

@@ -1,9 +1,10 @@
 //! The request of a reactor to the kernel's scheduler for its thread: to wake up on time.
 //!
-//! A thread that shares its processor with others that are always busy waits for them when it wakes up: for up to 3 ms each time, as
-//! that is Linux's usual turn. A reactor works for some microseconds, many times a second, so it asks for shorter turns (Linux 6.12
-//! and later; earlier ones ignore that). Its part of the processor stays the same, but it comes sooner: a write to two targets
-//! takes four wake-ups, one after the other. docs/notes/performance.md has what it brings.
+//! A thread that shares its processor with others that are always busy waits for them when it wakes up: for up to 3 ms
+//! each time, as that is Linux's usual turn. A reactor works for some microseconds, many times a second, so it asks for
+//! shorter turns (Linux 6.12 and later; earlier ones ignore that). Its part of the processor stays the same, but it
+//! comes sooner: a write to two targets takes four wake-ups, one after the other. docs/notes/performance.md has the
+//! gain.
 //!
 //! Timers of a thread may by default fire 50 µs late, so that several can fire together. Those of a reactor do not wait.
 //!

@@ -1,4 +1,5 @@
-//! The word between a reactor that sleeps and whoever wakes it, so that a wake-up costs a system call only when it must.
+//! The word between a reactor that sleeps and the threads that wake it, so that a wake-up costs a system call only when
+//! it must.
 //!
 //! ```text
 //!   AWAKE --reactor goes to sleep--> ASLEEP --reactor comes back--> AWAKE
@@ -6,11 +7,12 @@
 //!   NOTIFIED --reactor reports Woken--> AWAKE
 //! ```
 //!
-//! Why nothing is lost: the other thread first puts its message where the reactor's owner will look, then swaps in NOTIFIED;
-//! the reactor swaps NOTIFIED out before it reports `Woken`, and the owner looks after that. All changes of the word are
-//! read-modify-writes with acquire and release, so the reactor's swap sees every message whose `wake` came before it, even
-//! one that found NOTIFIED there already and did nothing more. A `wake` that comes after it leaves NOTIFIED behind; then
-//! either the reactor's exchange AWAKE -> ASLEEP fails and it does not sleep, or the `wake` finds ASLEEP and rings.
+//! Why nothing is lost: the other thread first puts its message where the reactor's owner will look, then swaps in
+//! NOTIFIED; the reactor swaps NOTIFIED out before it reports `Woken`, and the owner looks after that. All changes of
+//! the word are read-modify-writes with acquire and release, so the reactor's swap sees every message with a `wake`
+//! before it, even one that found NOTIFIED there already and did nothing more. A `wake` that comes after it leaves
+//! NOTIFIED behind; then either the reactor's exchange AWAKE -> ASLEEP fails and it does not sleep, or the `wake` finds
+//! ASLEEP and rings.
 //!
 //! Holds: in every interleaving with up to three forced switches, no wake-up is lost and each message is seen by the look that
 //!        follows it (`no_wake_up_is_lost`, by loom on this very code).
@@ -21,7 +23,8 @@ const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
 const NOTIFIED: u8 = 2;
 
-/// The operations that the word needs of an atomic byte: the standard one, or one whose interleavings a test explores.
+/// The operations that the word needs of an atomic byte: the standard one, or one that a test runs in every
+/// interleaving.
 pub(crate) trait AtomicByte {
     fn new(value: u8) -> Self;
     fn load(&self, order: Ordering) -> u8;

@@ -1,6 +1,7 @@
 //! Waking a reactor from another thread.
 //!
-//! A word says what the reactor is doing (`wake_word`, which also says why no wake-up is lost); an eventfd ends its sleep.
+//! A word holds the reactor's state (`wake_word`, which also explains why no wake-up is lost); an eventfd ends its
+//! sleep.
 
 use crate::wake_word::WakeWord;
 use std::fs::File;

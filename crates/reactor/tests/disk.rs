@@ -1,4 +1,4 @@
-//! Files: what is written is read back, holes are zeros, and every failure finds its owner.
+//! Files: data that is written is read back, holes are zeros, and every failure reaches the operation's owner.
 
 mod common;
 
@@ -23,7 +23,7 @@ on_both_backends!(
     a_closed_file_is_silent_and_returns_its_buffers,
 );
 
-/// A file that is gone with the test.
+/// A file that is deleted at the end of the test.
 struct Scratch {
     path: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! What a sandbox forbids: `Backend::Auto` takes what works.
+//! System calls that a sandbox forbids: `Backend::Auto` takes a backend that works without them.
 #![allow(unsafe_code)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
@@ -13,7 +13,7 @@ fn forbid(system_call: libc::c_long) {
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let mut steps = [
-        // The number of the system call is the first field of what the filter is given.
+        // The number of the system call is the first field of the filter's input.
         step(LOAD, 0, 0, 0),
         step(IF_EQUAL, 0, 1, u32::try_from(system_call).expect("a small number")),
         step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),

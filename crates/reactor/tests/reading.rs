@@ -41,7 +41,7 @@ fn readable(side: &mut Side, token: Token) {
     }
 }
 
-/// Reads until `count` bytes have come, with so much room in each place.
+/// Reads until `count` bytes have come, with `room` for this many bytes in each place.
 fn read_all(side: &mut Side, token: Token, count: usize, room: [usize; 2]) -> Vec<u8> {
     let mut read = Vec::new();
     while read.len() < count {

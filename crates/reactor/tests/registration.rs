@@ -1,6 +1,7 @@
-//! Buffers that the kernel does not register work all the same, and that is told once.
+//! Buffers that the kernel does not register work all the same, and the refusal is reported once.
 //!
-//! A process of its own: the limit of locked memory is the whole process's, and the right to ignore it is given up.
+//! A process of its own: the limit of locked memory is that of the whole process, and the right to ignore it is
+//! dropped.
 #![allow(unsafe_code)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
@@ -16,13 +17,14 @@ use units::Bytes;
 const CAP_IPC_LOCK: u32 = 1 << 14;
 const BUFFERS: u64 = 64;
 
-/// Takes the right to lock any amount of memory from this thread. What it makes from now on is charged to its user.
+/// Takes the right to lock any amount of memory from this thread. Memory that it locks from now on is charged to its
+/// user.
 fn give_up_right() {
     // As linux/capability.h has them: version 3, this thread; effective, permitted, inheritable, in two halves.
     const VERSION: u32 = 0x2008_0522;
     let header = [VERSION, 0u32];
     let mut sets = [[0u32; 3]; 2];
-    // SAFETY: both calls take a header and two sets, which are there; the first writes the sets, the second reads them.
+    // SAFETY: both calls take a header and two sets, which are valid; the first writes the sets, the second reads them.
     let done = unsafe {
         libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) == 0 && {
             sets[0][0] &= !CAP_IPC_LOCK;
@@ -32,7 +34,7 @@ fn give_up_right() {
     assert!(done, "a capability can be given up");
 }
 
-/// From now on nobody without that right may lock a byte more.
+/// Forbids any further locking of memory without that right.
 fn limit_locked_memory() {
     let limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call reads one structure.

@@ -1,4 +1,5 @@
-//! Connections: what goes in comes out, whole, in order, to the right one; and every way for it to end.
+//! Connections: all bytes that go in come out, whole, in order, at the right one; and every way for a connection to
+//! end.
 
 mod common;
 
@@ -290,7 +291,7 @@ fn a_closed_socket_is_silent_and_its_slot_is_used_again(backend: Backend) {
     side.reactor.close(old);
     side.reactor.close(old);
     side.fence(10, |event| panic!("closed, and yet {event:?}"));
-    // By now the slot is free; the next but one tenant at the latest has it.
+    // By now the slot is free; one of the next two connections has it.
     let (first, mut first_far) = side.pair();
     let (second, mut second_far) = side.pair();
     assert!(first != old && second != old);
@@ -302,7 +303,7 @@ fn a_closed_socket_is_silent_and_its_slot_is_used_again(backend: Backend) {
     assert_eq!(side.receive(first, 3), b"one");
     second_far.write_all(b"two").expect("written");
     assert_eq!(side.receive(second, 3), b"two");
-    // The old connection is closed in truth: its other end is told.
+    // The old connection is really closed: its other end sees it.
     let mut rest = Vec::new();
     far.set_read_timeout(Some(Duration::from_secs(60))).expect("settable");
     let end = far.read_to_end(&mut rest).map_err(|error| error.kind());
@@ -413,7 +414,7 @@ fn a_detached_socket_goes_on_in_another_reactor(backend: Backend) {
     let (token, mut far) = first.pair();
     far.write_all(b"to the first").expect("written");
     let mut received = first.receive(token, 12);
-    // What a pause holds back is reported before the socket leaves.
+    // Data that a pause holds back is reported before the socket leaves.
     first.reactor.pause_receive(token);
     far.write_all(b" and then").expect("written");
     first.fence(3, |event| panic!("paused, and yet {event:?}"));

@@ -1,4 +1,4 @@
-//! The floor with epoll: wait, receive what is there, send all answers in one go.
+//! The floor with epoll: wait, receive all that has arrived, send all answers in one go.
 
 use crate::RECEIVE;
 use crate::messages::{Answers, GATHER, Messages, NO_PIECE};
@@ -21,7 +21,7 @@ struct Connection {
 
 /// Serves until an error.
 pub(crate) fn serve(listener: &TcpListener, spin: Duration) -> io::Result<()> {
-    // SAFETY: no memory is named; the descriptor is new and owned by nobody else.
+    // SAFETY: no memory is named; the descriptor is new and has no other owner.
     let epoll = unsafe { OwnedFd::from_raw_fd(checked(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
     control(&epoll, libc::EPOLL_CTL_ADD, listener, libc::EPOLLIN, LISTENER)?;
     let mut connections: Vec<Option<Connection>> = Vec::new();
@@ -62,7 +62,7 @@ enum Turn {
     Ended,
 }
 
-/// Receives once, unless there was no room to send before, and sends what there is.
+/// Receives once, unless there was no room to send before, and sends all that is queued.
 fn turn(connection: &mut Connection, bytes: &mut [u8], answers: &mut Answers) -> io::Result<Turn> {
     let socket = connection.socket.as_raw_fd();
     if !connection.is_full {

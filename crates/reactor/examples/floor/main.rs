@@ -1,16 +1,16 @@
-//! The floor: what a server costs that does nothing but move the bytes.
+//! The floor: the cost of a server that does nothing but move the bytes.
 //!
 //! ```text
 //!   cargo run --release -p reactor --example floor -- epoll|io_uring [spin µs]
 //! ```
 //!
-//! It prints `listening on ADDRESS`, then answers NVMe/TCP commands with bytes of the right sizes from memory that never
-//! changes: no handshake, no queues, no commands understood beyond "read" and "write" (`messages`). One thread, as few system
-//! calls per batch as the interface allows. `make bench` loads it and the target with the same client; what the target costs
-//! above it is the target's own, the rest is the kernel's TCP.
+//! It prints `listening on ADDRESS`, then answers NVMe/TCP commands with bytes of the right sizes from memory that
+//! never changes: no handshake, no queues, no commands understood beyond "read" and "write" (`messages`). One thread,
+//! as few system calls per batch as the interface allows. `make bench` loads it and the target with the same client;
+//! the difference between the two is the target's own cost, the rest is the kernel's TCP.
 //!
-//! It is an example of this crate, not part of the bench's, because it talks to the kernel directly and only this crate may:
-//! a floor on top of a wrapper would include the wrapper's cost.
+//! It is an example of this crate, not part of the bench, because it talks to the kernel directly and only this crate
+//! may: a floor on top of a wrapper would include the wrapper's cost.
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

@@ -1,4 +1,4 @@
-//! Which bytes answer which.
+//! The table of messages and their answers.
 //!
 //! | comes                               | goes                                        |
 //! |-------------------------------------|---------------------------------------------|
@@ -32,7 +32,7 @@ const READ: u8 = 0x02;
 /// Pieces handed to the kernel at once, at most.
 pub(crate) const GATHER: usize = 64;
 
-/// Answers that were made so far, by kind and size. They stay for as long as the process does.
+/// Answers that were made until now, by kind and size. They stay for as long as the process does.
 #[derive(Default)]
 pub(crate) struct Answers(Vec<(u8, u32, &'static [u8])>);
 
@@ -71,7 +71,7 @@ pub(crate) struct Messages {
     /// Bytes of data that are still to come, and are ignored.
     skip: usize,
     outgoing: VecDeque<&'static [u8]>,
-    /// Bytes of the first outgoing answer that have gone.
+    /// Bytes of the first outgoing answer that were sent.
     gone: usize,
 }
 
@@ -117,7 +117,7 @@ impl Messages {
         self.outgoing.push_back(answers.get(kind, length));
     }
 
-    /// Puts what is to be sent into `pieces`; returns their number.
+    /// Puts the bytes to send into `pieces`; returns the number of pieces.
     pub(crate) fn gather(&self, pieces: &mut [libc::iovec; GATHER]) -> usize {
         let mut count = 0;
         for (piece, answer) in pieces.iter_mut().zip(&self.outgoing) {

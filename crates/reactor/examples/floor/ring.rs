@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 /// Requests that fit into the ring between two system calls.
 const SUBMISSIONS: u32 = 512;
 const COMPLETIONS: u32 = 4096;
-/// Receive buffers, shared by all connections: how many, how long.
+/// Receive buffers, shared by all connections: their number and their length.
 const BUFFERS: u16 = 16;
 const BUFFER: usize = 64 * 1024;
 const GROUP: u16 = 0;
-/// What a request is: these in the upper half of its name, the connection in the lower.
+/// Kinds of requests: these in the upper half of a request's name, the connection in the lower.
 const ACCEPT: u64 = 0;
 const RECEIVE: u64 = 1;
 const SEND: u64 = 2;
@@ -26,11 +26,11 @@ const PAGE: usize = 4096;
 struct Connection {
     socket: TcpStream,
     messages: Messages,
-    /// What the kernel gathers from while a send is out.
+    /// Memory that the kernel gathers from while a send is out.
     pieces: Box<[libc::iovec; GATHER]>,
     message: Box<libc::msghdr>,
     is_sending: bool,
-    /// Whether the peer has gone. Its memory stays until no send is out.
+    /// Whether the peer has disconnected. The memory of the connection stays until no send is out.
     has_ended: bool,
 }
 

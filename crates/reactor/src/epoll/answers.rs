@@ -1,8 +1,8 @@
 //! Answers of the disk threads on their way to the reactor, and the bell that announces them.
 //!
-//! A thread puts its answer in, and rings if it was the first. The reactor empties the bell, and then takes what is there. In
-//! this order no answer stays unannounced: one that comes before the taking is taken; one that comes after it finds nothing
-//! there, and rings a bell that was emptied before.
+//! A thread puts its answer in, and rings if it was the first. The reactor empties the bell, and then takes all
+//! answers. In this order no answer stays unannounced: one that comes before the taking is taken; one that comes after
+//! it finds the list empty, and rings a bell that was emptied before.
 //!
 //! Holds: every answer is taken once, and the reactor never sleeps over one (`interleavings`, by loom on this very code).
 
@@ -13,12 +13,12 @@ use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 
-/// A list that threads share: the standard one, or one whose interleavings a test explores.
+/// A list that threads share: the standard one, or one that a test runs in every interleaving.
 pub(super) trait Shared<T> {
     fn locked<R>(&self, look: impl FnOnce(&mut Vec<T>) -> R) -> R;
 }
 
-/// An event to wait for: an eventfd, or one whose interleavings a test explores.
+/// An event to wait for: an eventfd, or one that a test runs in every interleaving.
 pub(super) trait Bell {
     fn ring(&self);
     fn empty(&self);
@@ -59,7 +59,7 @@ impl Bell for EventFd {
     }
 }
 
-/// The answers that are there.
+/// The answers that wait to be taken.
 pub(super) struct Answers<T, L = Mutex<Vec<T>>, B = EventFd> {
     list: L,
     bell: B,
@@ -67,7 +67,7 @@ pub(super) struct Answers<T, L = Mutex<Vec<T>>, B = EventFd> {
 }
 
 impl<T> Answers<T> {
-    /// None yet.
+    /// A list without answers.
     pub(super) fn new() -> io::Result<Answers<T>> {
         Ok(Answers { list: Mutex::default(), bell: EventFd::new()?, answer: PhantomData })
     }
@@ -79,7 +79,7 @@ impl<T> Answers<T> {
 }
 
 impl<T, L: Shared<T>, B: Bell> Answers<T, L, B> {
-    /// One more.
+    /// Adds an answer.
     pub(super) fn put(&self, answer: T) {
         let is_first = self.list.locked(|answers| {
             answers.push(answer);

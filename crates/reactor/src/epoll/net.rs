@@ -1,10 +1,11 @@
 //! Connections under epoll.
 //!
-//! Each socket is watched once, edge-triggered, for everything; the socket remembers what it was told (*readable*, *writable*)
-//! until a call answers that it is no longer so. So neither a pause nor a full socket costs a system call.
-//! A socket that is read (`pulls`) says once that it is readable, and then it is its reader's turn.
+//! Each socket is watched once, edge-triggered, for everything; the socket remembers the kernel's notices (*readable*,
+//! *writable*) until a call finds that they no longer hold. So neither a pause nor a full socket costs a system call. A
+//! socket that is read (`pulls`) reports once that it is readable, and then its reader has the turn.
 //!
-//! Elsewhere: what a paused socket still gets is `inbound`; how far a batch has come is `outbox`; whose turn it is, is `mod`.
+//! Elsewhere: data that a paused socket still receives is in `inbound`; the progress of a batch is in `outbox`; the
+//!            turns of sockets are in `mod`.
 
 use super::poller::Notice;
 use crate::event::{Event, Events};
@@ -33,13 +34,13 @@ pub(super) struct Socket {
     pub(super) is_detaching: bool,
     is_readable: bool,
     is_writable: bool,
-    /// The other end is done, so a short read does not mean that there is no more to say.
+    /// Whether the other end has finished, so that a short read does not mean that all has been read.
     is_hung_up: bool,
     has_ended: bool,
     /// Whether its bytes are read, not reported.
     pulls: bool,
     low_water: LowWater,
-    /// Whether it is its reader's turn.
+    /// Whether its reader has the turn.
     is_told: bool,
     /// Whether it waits in the driver's list of sockets to read from.
     pub(super) is_queued: bool,

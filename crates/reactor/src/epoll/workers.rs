@@ -8,7 +8,7 @@
 //! share of the descriptor.
 //!
 //! Holds: every job is answered once.
-//! Elsewhere: how answers come back, and why none is slept over, is `answers`.
+//! Elsewhere: `answers` returns the answers, and explains why the reactor never sleeps over one.
 
 use super::answers::Answers;
 use crate::disk::{Owner, Pieces, Step, Transfer};

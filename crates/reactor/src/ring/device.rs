@@ -5,10 +5,11 @@
 //!   polled        the same, and the device does not interrupt: the kernel asks it while we ask the kernel (IORING_SETUP_IOPOLL)
 //! ```
 //!
-//! A thread that sleeps does so in its main ring. A passthrough ring has an eventfd, which the kernel signals only while we sleep, and
-//! which the main ring reads. (The ring's own descriptor would not do: with deferred completion work it becomes readable only when that
-//! work has been run.) Of a polled ring nobody would hear: while an operation is out there the thread does not sleep but polls both
-//! rings in turn, which takes a whole processor; with nothing out it sleeps as ever.
+//! A thread that sleeps does so in its main ring. A passthrough ring has an eventfd, which the kernel signals only
+//! while we sleep, and which the main ring reads. (The ring's own descriptor would not do: with deferred completion
+//! work it becomes readable only when that work has been run.) A polled ring cannot signal completions: while an
+//! operation is out on it, the thread does not sleep but polls both rings in turn, which takes a whole processor; with
+//! nothing out it sleeps as usual.
 //!
 //! Holds: `a_ring_that_sleeps_hears_of_completions_on_the_ring_of_a_device`.
 
@@ -66,7 +67,7 @@ impl DeviceRing {
     }
 }
 
-/// Those that were needed so far.
+/// The rings that were needed until now.
 #[derive(Default)]
 pub(super) struct DeviceRings {
     rings: [Option<DeviceRing>; 2],
@@ -97,7 +98,8 @@ impl DeviceRings {
         self.rings.iter().flatten().any(|ring| ring.queue.must_be_polled())
     }
 
-    /// Has the main ring tell of the next completion on the others; false if there is one already, so that there is nothing to wait for.
+    /// Lets the main ring report the next completion on the others; false if there is one already, so that there is
+    /// nothing to wait for.
     pub(super) fn watch(&mut self, main: &mut Queue) -> bool {
         let mut may_sleep = true;
         for (place, ring) in self.rings.iter_mut().enumerate() {
@@ -116,19 +118,19 @@ impl DeviceRings {
                 unsafe { main.push(read, request) };
             }
             ring.queue.signal(true);
-            // Completions before the kernel was told to signal are seen here, later ones are signalled.
+            // Completions from before `signal(true)` took effect are seen here, later ones are signalled.
             fence(Ordering::SeqCst);
             may_sleep &= !ring.queue.may_have_completions();
         }
         may_sleep
     }
 
-    /// We are awake: the kernel need not signal.
+    /// Stops the kernel's signals: the thread is awake.
     pub(super) fn unwatch(&mut self) {
         self.all().for_each(|ring| ring.queue.signal(false));
     }
 
-    /// The main ring has told.
+    /// Handles the main ring's report.
     pub(super) fn on_watched(&mut self, index: u32) {
         if let Some(Some(ring)) = self.rings.get_mut(index as usize) {
             ring.is_watched = false;

@@ -77,7 +77,7 @@ pub(crate) struct RingDriver {
     disk_depth: usize,
     /// Operations that were asked for and not handed to the kernel.
     disk_pushed: usize,
-    /// Sockets whose reception stopped for want of a buffer, in the order in which they will get one.
+    /// Sockets with a reception that stopped for lack of a buffer, in the order in which they will get one.
     starved: VecDeque<Token>,
     waker: Waker,
     /// Scratch space for `collect`.
@@ -112,7 +112,8 @@ impl RingDriver {
     /// Every wake-up is a completion from now on. The eventfd's counter is never read: what counts is that it is written to.
     fn watch_waker(&mut self) {
         let poll = opcode::PollAdd::new(types::Fd(self.waker.fd()), libc::POLLIN as u32).multi(true).build();
-        // SAFETY: the eventfd lives as long as the driver, whose drop waits for the request's last completion.
+        // SAFETY: the eventfd lives as long as the driver, and the driver's drop waits for the request's last
+        // completion.
         unsafe { self.queue.push(poll, Request { kind: Kind::Wake, index: 0 }) };
     }
 

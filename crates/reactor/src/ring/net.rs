@@ -1,18 +1,18 @@
 //! Listeners and connections through the ring.
 //!
-//! A socket has at most one request of each kind out: its multishot receive, its poll, its send, its connect. The receive stays out for as
-//! long as bytes may come, and ends by itself when the buffers run out or the connection ends; to pause is to cancel it. To close
-//! is to shut the socket down, which fails all its requests for good.
+//! A socket has at most one request of each kind out: its multishot receive, its poll, its send, its connect. The
+//! receive stays out for as long as bytes may come, and ends by itself when the buffers run out or the connection ends;
+//! to pause is to cancel it. To close is to shut the socket down, which makes all its present and later requests fail.
 //!
-//! A socket that is read (`pulls`) has no receive out but a poll, and nothing while it is its reader's turn. The kernel writes to the
-//! reader's memory only during the call.
+//! A socket that is read (`pulls`) has no receive out but a poll, and nothing while its reader has the turn. The kernel
+//! writes to the reader's memory only during the call.
 //!
 //!   receive --pull, receive back--> poll <--Readable / nothing left--> the reader's turn --push--> receive
 //!
 //!   open --close--> closing --last request back--> gone
 //!   open --detach--> detaching --last request back--> gone, with the socket handed out
 //!
-//! Elsewhere: what a paused socket still gets is `inbound`; how far a batch has come is `outbox`.
+//! Elsewhere: data that a paused socket still receives is in `inbound`; the progress of a batch is in `outbox`.
 
 use super::queue::{Kind, Queue, Request};
 use super::{RingDriver, Source, buffers};
@@ -145,8 +145,8 @@ impl Socket {
         }
         self.is_armed = true;
         let receive = opcode::RecvMulti::new(self.fd(), buffers::GROUP).build();
-        // SAFETY: the memory comes from the buffer ring, whose owner the driver keeps until all requests are back; the socket
-        // stays in its slot while `is_armed`.
+        // SAFETY: the memory comes from the buffer ring, which the driver keeps alive until all requests are back; the
+        // socket stays in its slot while `is_armed`.
         unsafe { queue.push(receive, self.request(Kind::Receive)) };
     }
 
@@ -484,7 +484,7 @@ impl RingDriver {
         self.settle(index, events);
     }
 
-    /// Frees the slot of what is closed or detached, once none of its requests is out.
+    /// Frees the slot of a closed or detached entry, once none of its requests is out.
     pub(super) fn settle(&mut self, index: u32, events: &mut Events) {
         let may_be_freed = match self.sources.at(index) {
             Some(Source::Listener(listener)) => listener.is_closed && !listener.is_armed,
@@ -515,6 +515,6 @@ pub(super) fn discard_accepted(completion: &cqueue::Entry) {
 /// Takes ownership of the descriptor that an accept completion carries.
 fn adopt(fd: usize) -> TcpStream {
     let fd = RawFd::try_from(fd).expect("a descriptor is an int");
-    // SAFETY: the kernel made this descriptor for this completion, which is looked at once; nobody else knows it.
+    // SAFETY: the kernel made this descriptor for this completion, which is looked at once; it has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd) }.into()
 }

@@ -41,7 +41,7 @@ const KINDS: [Kind; 9] = [
     Kind::CancelReceive,
 ];
 
-/// Marks a cancellation whose own completion is of no interest.
+/// Name of a cancellation; its own completion is ignored.
 const CANCELLATION: u64 = u64::MAX;
 
 /// Names a request: its kind and the slot that owns it. A slot has at most one request of each kind.
@@ -115,7 +115,7 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Queue<S, C> {
         }
     }
 
-    /// Moves what it can from the overflow list to the submission queue.
+    /// Moves entries from the overflow list to the submission queue until it is full.
     fn refill(&mut self) {
         if self.overflow.is_empty() {
             return;
@@ -207,7 +207,7 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Queue<S, C> {
         Some(request)
     }
 
-    /// Requests whose last completion has not come yet.
+    /// Number of requests that still await their last completion.
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
     }

@@ -13,8 +13,8 @@
 //! The kernel may refuse: a process without `CAP_IPC_LOCK` may pin `RLIMIT_MEMLOCK` bytes only. Then the other buffers are used
 //! unregistered, which costs time and nothing else, and [`Unregistered`] says so, once for each ring.
 //!
-//! Holds: a slot never names other memory than its buffer's (`memory_that_was_freed_gives_its_slot_to_other_memory`);
-//!        a refusal is told once and nothing fails for it (`tests/registration.rs`).
+//! Holds: a slot never names other memory than its buffer's (`memory_that_was_freed_gives_its_slot_to_other_memory`); a
+//!        refusal is reported once and makes no operation fail (`tests/registration.rs`).
 
 use crate::buffer::Memory;
 use io_uring::Submitter;
@@ -150,7 +150,8 @@ impl Registry {
 
 /// Memory that the kernel knows.
 struct Known {
-    /// Tells whether the memory is still there, and names it: no two memories share one while either exists or is remembered.
+    /// Shows whether the memory still exists, and names it: no two memories share one while either exists or is
+    /// remembered.
     life: Weak<()>,
     length: usize,
     /// Requests that name the slot.
@@ -180,7 +181,8 @@ impl Buffers {
         !self.slots.is_empty()
     }
 
-    /// See [`Registry::take_buffer`]; `register` tells the kernel that a slot is of `length` bytes at an address. No address: of none.
+    /// See [`Registry::take_buffer`]; `register` registers memory of `length` bytes at an address in a slot, or clears
+    /// the slot if the address is null.
     fn take(
         &mut self,
         memory: &Memory,
@@ -212,7 +214,7 @@ impl Buffers {
         self.slots[usize::from(slot)].as_mut().expect("a slot in use is known").users -= 1;
     }
 
-    /// Frees the slots of memory that is gone, among a few.
+    /// Frees slots of memory that no longer exists, among the next few.
     fn look_for_freed(&mut self, register: impl Fn(u16, *mut u8, usize) -> io::Result<()>) {
         for _ in 0..LOOKS {
             let slot = self.hand;

@@ -1,6 +1,7 @@
 //! Making the ring with the best the kernel offers.
 //!
-//! Flags are tried from the newest kernel's to none; each only saves time. What the backend cannot do without is tested:
+//! Flags are tried from the newest kernel's to none; each only saves time. Features that the backend cannot do without
+//! are tested:
 //!
 //! | needed | since | how it is found out |
 //! |---|---|---|
@@ -9,8 +10,8 @@
 //! | multishot receive | 6.0 | has no probe of its own; `SEND_ZC` came with the same release |
 //! | permission for `io_uring_enter` | – | one request is made: sandboxes may allow the other system calls and not this one |
 //!
-//! Where one is missing (5.15, say) `Backend::Auto` takes epoll instead: reception without these would need a buffer per
-//! connection, which is what epoll does not need either.
+//! Where one is missing (5.15, say) `Backend::Auto` takes epoll instead: reception without these would need a buffer
+//! per connection, which epoll does not need either.
 
 use io_uring::{Builder, IoUring, Probe, cqueue, opcode, squeue};
 use std::io;

@@ -27,7 +27,7 @@ macro_rules! on_both_backends {
     };
 }
 
-/// A reactor and a pool for what it sends.
+/// A reactor and a pool for the data that it sends.
 pub struct Side {
     pub reactor: Reactor,
     pub pool: BufferPool,
