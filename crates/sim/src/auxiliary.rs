@@ -1,7 +1,7 @@
 //! The stage between scheduler and SSD that diverts writes (`ais`), and its auxiliary store as a server with a latency and a rate.
 //!
-//! The store is a log on a second device: records have their heads, and the log is flushed. It never fails here, and its contents are
-//! no concern here: only time is simulated.
+//! The store is a log on a second device: records have their heads, and the log is flushed. It never fails here, and
+//! its contents do not matter: only time is simulated.
 
 use ais::{Drive, Gate, LogOptions, Medium, OpenLog, Stage, Step, Store};
 use std::io;

@@ -6,7 +6,7 @@
 //! * within a tenant's class, IOs are submitted in order of arrival (those of one kind, or in any, if the scheduler says so);
 //! * a client sends only within its credit;
 //! * the scheduler's count of queued and submitted IOs is correct at every step, and zero at the end;
-//! * bytes are conserved: what arrived is what was answered;
+//! * bytes are conserved: as many are answered as arrived;
 //! * the scheduler never asks to be woken in the past.
 
 use crate::workload::Request;
@@ -58,7 +58,7 @@ pub enum Violation {
     },
     /// The scheduler's counts are wrong.
     Miscounted {
-        /// Its report.
+        /// The scheduler's report.
         says: Backlog,
         /// The true counts.
         truth: Backlog,
@@ -170,7 +170,7 @@ impl Checkers {
         Ok(())
     }
 
-    /// It was taken back before it was submitted: it goes straight back.
+    /// Handles an IO that was taken back before it was submitted: it goes straight back.
     pub(crate) fn on_withdrawn(&mut self, io: &Io) -> Result<(), Violation> {
         let id = io.id;
         let was = self.waypoints[id.0 as usize];
@@ -183,7 +183,8 @@ impl Checkers {
         Ok(())
     }
 
-    /// Another scheduler has the queued IOs, in order of arrival, and keeps another order.
+    /// Handles the replacement of the scheduler: the new one has the queued IOs, in order of arrival, and keeps another
+    /// order.
     pub(crate) fn on_replaced(&mut self, order: Order, queued: &[Io]) {
         self.order = order;
         self.lines.iter_mut().flatten().for_each(VecDeque::clear);

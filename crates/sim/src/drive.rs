@@ -1,17 +1,19 @@
 //! The drive of a run: an SSD, and the states that it is put into meanwhile.
 //!
-//! A real drive changes its state over minutes to hours: it becomes fragmented, its cache fills or recovers. A scheduler sees that as other speeds
-//! and latencies. Here the change is a step, at an instant that is known, so that what was right before and after it can be measured. It is
-//! done between two commands: those that the drive has end first, and those that come meanwhile wait for that.
+//! A real drive changes its state over minutes to hours: it becomes fragmented, its cache fills or recovers. A
+//! scheduler sees that as other speeds and latencies. Here the change is a step at a known instant, so that the right
+//! behaviour before and after it can be measured. It is done between two commands: those in the drive end first, and
+//! those that come meanwhile wait for that.
 //!
-//! Holds: every command completes, before or after a change (the checkers of a run), and after a change the drive is as fast as one that was
-//!        always so (`tests/changing.rs`).
+//! Holds: every command completes, before or after a change (the checkers of a run), and after a change the drive is as
+//!        fast as one that was always in the new state (`tests/changing.rs`).
 
 use ssd::{Command, Completion, Image, Ssd};
 use std::slice;
 use units::{Bytes, Instant};
 
-/// From this instant on the drive is like one that was just made from the image, with nothing in its buffer.
+/// A change of the drive's state: from `at` on it is like one that was just made from the image, with nothing in its
+/// buffer.
 #[derive(Clone)]
 pub struct Change {
     /// When. Changes are in order of time.

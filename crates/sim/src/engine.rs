@@ -75,7 +75,7 @@ enum Event {
     Arrive(IoId),
     /// Its completion reaches the client.
     Answer(IoId),
-    /// The end of an interval: record what the scheduler reports.
+    /// The end of an interval, at which the scheduler's reports are recorded.
     Look,
     /// The end of a PARDA period.
     Period,
@@ -106,7 +106,8 @@ struct Flight {
     credit: Credit,
 }
 
-/// The command for an extra read. It passes an auxiliary store by, unlike one of the product: what it reads does not matter.
+/// The command for an extra read. Unlike one in the product it bypasses the auxiliary store: the data that it reads
+/// does not matter.
 pub fn command(read: Reading) -> Command {
     let [slot, slots] = [read.offset, read.length.0].map(|bytes| (bytes / SLOT_BYTES) as u32);
     Command { tag: read.tag, kind: CommandKind::Read, slot, slots }
@@ -327,7 +328,7 @@ impl<'w> Engine<'w> {
         Ok(())
     }
 
-    /// Records what the switch and its scheduler report, until the workloads have stopped.
+    /// Records the reports of the switch and its scheduler, until the workloads have stopped.
     fn look(&mut self) {
         self.busy.push((self.now, self.station.busy(self.now)));
         self.views.extend(self.station.policy().ssd_view(self.now).map(|view| (self.now, view)));
@@ -443,7 +444,7 @@ impl<'w> Engine<'w> {
         self.checkers.on_step(self.station.backlog())
     }
 
-    /// An IO that the scheduler has given out goes to the stage before the SSD.
+    /// Passes an IO that the scheduler has given out to the stage before the SSD.
     fn pass_stage(
         &mut self,
         id: IoId,
@@ -467,7 +468,7 @@ impl<'w> Engine<'w> {
         self.carry_out()
     }
 
-    /// Does what the stage wants done.
+    /// Carries out the steps that the stage requests.
     fn carry_out(&mut self) -> Result<(), Violation> {
         loop {
             let auxiliary = self.auxiliary.as_mut().expect("asked for only with one");

@@ -1,8 +1,8 @@
-//! A host: what its tenants share. The link to the switch, the window, and the order of IOs within the
+//! A host: the resources that its tenants share. The link to the switch, the window, and the order of IOs within the
 //! window.
 //!
-//! With credits, every tenant has its own host. With PARDA, tenants that name the same host are VMs on it:
-//! they share one window, and the host's own fair queue decides whose IO is next.
+//! With credits, every tenant has its own host. With PARDA, tenants that name the same host are VMs on it: they share
+//! one window, and the host's own fair queue decides which VM sends next.
 
 use crate::network::Link;
 use crate::results::{WindowPoint, Windows};
@@ -85,7 +85,7 @@ impl Host {
         self.shares.on_ask(now, vm);
     }
 
-    /// The tenant whose IO is sent next, if there is one and the window has room.
+    /// The tenant that sends the next IO, if one waits and the window has room.
     pub(crate) fn next(&mut self) -> Option<TenantId> {
         if self.queue.is_empty() || !self.window.try_submit() {
             return None;

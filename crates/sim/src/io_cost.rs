@@ -1,9 +1,11 @@
-//! io.cost's six figures of an SSD, as its users get them: one stream at a time on the idle device, as fast as it goes.
+//! io.cost's six figures of an SSD, as its users measure them: one stream at a time on the idle device, as fast as it
+//! goes.
 //!
-//! The kernel's tool (`iocost_coef_gen.py`) has fio read and write in large pieces one after the other, and in pieces of 4 KiB at random addresses, for two minutes
-//! each. So do we, on the very SSD of the run and in the condition of its flash, which is more than an operator could do who runs the tool once; for a fraction of
-//! a second of reads, and for three seconds of writes, of which the last one counts. The two figures of small sequential IOs are not taken: a scheduler here
-//! sees no addresses.
+//! The kernel's tool (`iocost_coef_gen.py`) lets fio read and write in large pieces one after the other, and in pieces
+//! of 4 KiB at random addresses, for two minutes each. So do we, on the very SSD of the run and in the present
+//! condition of its flash, which an operator who runs the tool once cannot do; for a fraction of a second of reads, and
+//! for three seconds of writes, of which the last one counts. The two figures of small sequential IOs are not measured:
+//! a scheduler here sees no addresses.
 
 use crate::checkers::Violation;
 use crate::network::Network;
@@ -45,7 +47,7 @@ fn stream(image: &Image, size: Bytes, read_percent: u8, pattern: Pattern) -> Res
     let world = World {
         seed: SEED,
         profile: image.profile().clone(),
-        // Of no account: the image has its own.
+        // Unused: the image has its own.
         condition: Condition::Clean,
         policy: PolicyChoice::none(),
         auxiliary: None,

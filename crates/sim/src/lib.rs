@@ -13,7 +13,7 @@
 //! Checkers watch every run ([`checkers`]): nothing is lost or done twice, the order within a tenant's class
 //! is kept, no more bytes leave than arrived, and nothing is left at the end.
 //!
-//! Reading order: [`world`] (what is simulated), [`engine`] (the main loop), then the parts.
+//! Reading order: [`world`] (the parts of a world), [`engine`] (the main loop), then the parts.
 
 mod auxiliary;
 pub mod checkers;

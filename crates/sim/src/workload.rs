@@ -27,7 +27,7 @@ pub struct Workload {
     pub priorities: Vec<Priority>,
     /// The highest rate at which the application requests IOs.
     pub rate_max: Option<ByteRate>,
-    /// It requests IOs for so long, and then none for so long, over and over.
+    /// Bursts of requests with pauses between them; `None`: no pauses.
     pub bursts: Option<Bursts>,
 }
 

@@ -1,10 +1,10 @@
-//! A drive that changes while it is used is, after a change, as fast as one that was always so.
+//! A drive that changes while it is used is afterwards as fast as one that was always in the new state.
 
 use sim::{Change, Network, Pattern, PolicyChoice, Results, TenantSpec, Workload, World};
 use ssd::{Condition, Image, Profile};
 use units::{Bytes, Instant, Nanos};
 
-/// Of the drive: one that writes more slowly when it is fragmented.
+/// The seed of the drive: one that writes more slowly when it is fragmented.
 const SEED: u64 = 1;
 const PHASE: Nanos = Nanos::millis(400);
 const POINT: Nanos = Nanos::millis(100);

@@ -1,11 +1,11 @@
-//! Tenants whose reads have many sizes, so that they change their kind of work while Level reads for itself.
+//! Tenants with reads of many sizes, so that they change their kind of work while Level does extra reads.
 
 use sched::Learnt;
 use sim::{ClientChoice, Network, Pattern, PolicyChoice, SizeMix, TenantSpec, Workload, World};
 use ssd::{Condition, Profile};
 use units::{Bytes, Nanos};
 
-/// A mean whose spread over 256 IOs is wider than a step between two kinds.
+/// Sizes with a mean that spreads over 256 IOs more widely than a step between two kinds.
 fn sizes() -> SizeMix {
     SizeMix::new(vec![(Bytes::kib(4), 40), (Bytes::kib(8), 40), (Bytes::kib(128), 3)])
 }

@@ -24,7 +24,7 @@ impl Hosts {
     }
 }
 
-/// A moment: what the detector says, and whether the cache has no room.
+/// The detector's report at one moment, and whether the cache has no room then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) at: Instant,

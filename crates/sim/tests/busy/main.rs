@@ -1,4 +1,4 @@
-//! The detector of busy periods before simulated SSDs whose state is known.
+//! The detector of busy periods before simulated SSDs in a known state.
 
 mod bench;
 
@@ -31,7 +31,7 @@ struct Score {
     hits: f64,
     alarms: f64,
     misses: f64,
-    /// Of "for about so long", in parts of the mean period.
+    /// Errors of the predicted rest (`for_about`), in parts of the mean period.
     errors: Vec<f64>,
     /// Moments in a period, when one had been seen before, at which nothing was said of its length.
     silent: usize,
@@ -53,7 +53,7 @@ impl Score {
     }
 }
 
-/// Bursts of random size beside what `beside` says, with random pauses; the first ones teach and do not count.
+/// Bursts of random size with random pauses, beside the hosts in `beside`; the first ones teach and do not count.
 fn bursts(profile: &Profile, seed: u64, beside: Option<Hosts>) -> Score {
     let mut bench = Bench::new(profile, Condition::Clean, seed);
     let cache = bench.cache.get() as f64;
