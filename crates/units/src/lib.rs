@@ -1,6 +1,6 @@
 //! Units as types, so that a count of bytes is never added to a count of nanoseconds.
 //!
-//! Everything is an integer and every operation is exact or says which way it rounds: whatever must replay from a seed
+//! Everything is an integer and every operation is exact or states its rounding: a result that must replay from a seed
 //! cannot depend on floating point. Time is always an argument; nothing here reads a clock.
 //!
 //! Holds: `ByteRate::time_to_earn` is the least time after which `ByteRate::earned_in` has reached the asked-for bytes

@@ -6,11 +6,12 @@
 //!  time = number ns | us | ms | s | m | h | d       and fio's long forms: nsec, usec, msec, sec, min
 //! ```
 //!
-//! Case does not matter, and a space may stand before the unit. A number may have a decimal point if the result is whole: `1.5k` is
-//! 1536 bytes, `0.3k` is an error. A size without a unit is in bytes. A time must have a unit, because nobody can tell milliseconds from seconds
-//! otherwise; only fio's options have a default unit ([`time_with_default_unit`]).
+//! Case does not matter, and a space may stand before the unit. A number may have a decimal point if the result is
+//! whole: `1.5k` is 1536 bytes, `0.3k` is an error. A size without a unit is in bytes. A time must have a unit, because
+//! a bare number may mean milliseconds as well as seconds; only fio's options have a default unit
+//! ([`time_with_default_unit`]).
 //!
-//! Holds: what is printed with a unit is read back as the same amount (`what_is_written_is_read_back`).
+//! Holds: a quantity that is printed with a unit is read back as the same amount (`what_is_written_is_read_back`).
 
 use crate::{Bytes, Nanos};
 use alloc::string::{String, ToString};
@@ -47,7 +48,7 @@ fn split(text: &str) -> Result<(&str, &str), NotAQuantity> {
     Ok((number, unit.trim()))
 }
 
-/// `number` × `unit`, exactly: `1.5` of 1024 is 1536, and `0.3` of it is an error. `text` is what the error quotes.
+/// `number` × `unit`, exactly: `1.5` of 1024 is 1536, and `0.3` of it is an error. `text` is quoted in the error.
 fn times(text: &str, number: &str, unit: u64) -> Result<u64, NotAQuantity> {
     let not_a_number = || NotAQuantity::Number(text.to_string());
     let too_large = || NotAQuantity::TooLarge(text.to_string());

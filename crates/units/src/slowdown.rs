@@ -1,16 +1,16 @@
-//! How much longer something takes than usual.
+//! The factor by which something takes longer than usual.
 
-/// How much longer IOs take than usual, in quarters: 4 is as long as usual.
+/// The time of IOs in quarters of their usual time: 4 is the usual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slowdown(u8);
 
 impl Slowdown {
-    /// As usual.
+    /// The usual time.
     pub const NONE: Slowdown = Slowdown(4);
-    /// As much as can be said.
+    /// The largest factor that can be represented.
     pub const MAX: Slowdown = Slowdown(u8::MAX);
 
-    /// So many quarters; less than usual is as usual.
+    /// A slowdown of `n` quarters; less than 4 counts as 4.
     pub const fn quarters(n: u8) -> Slowdown {
         if n < Slowdown::NONE.0 { Slowdown::NONE } else { Slowdown(n) }
     }
