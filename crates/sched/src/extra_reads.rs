@@ -27,7 +27,8 @@ const EXTRA: u64 = 1 << 62;
 /// Span over which they are spread: over all dies of an SSD, and hardly beyond the data that the tenant has written.
 const NEAR: Bytes = Bytes(128 << 20);
 
-/// A read of the scheduler's own, near the last read of a tenant. It is no tenant's IO: it is in no backlog, and is never withdrawn.
+/// A scheduler's extra read, near the last read of a tenant. It belongs to no tenant: it is in no backlog, and is never
+/// withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtraRead {
     /// The tenant near whose last read it goes. The scheduler has given out a read of this tenant.
@@ -77,7 +78,7 @@ impl<T> ExtraReads<T> {
         Some(last - self.random.next_u64() % places * read.length.0)
     }
 
-    /// It goes to the SSD, under this tag.
+    /// Begins the read. Returns the tag under which it goes to the SSD.
     pub fn begin(&mut self, read: ExtraRead, note: T) -> u64 {
         let index = self.free.pop().unwrap_or(self.under_way.len());
         if index == self.under_way.len() {

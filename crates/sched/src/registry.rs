@@ -45,7 +45,7 @@ pub struct Scheduler {
 /// Facts of an SSD that a scheduler cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// It does without.
+    /// No facts.
     Nothing,
     /// [`Facts::calibration`], with a table for it.
     Calibration,
@@ -72,7 +72,7 @@ pub struct Facts<'a> {
     pub rates: Option<IoCostConfig>,
 }
 
-/// The scheduler needs facts that are missing.
+/// The error of a scheduler that needs facts that are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing(pub Needs);
 
@@ -306,7 +306,7 @@ impl Scheduler {
         Scheduler::ALL.into_iter().find(|scheduler| scheduler.name == name)
     }
 
-    /// Whether it reads the constant of this name in configurations.
+    /// Whether it reads the constant with this name in configurations.
     pub fn reads(&self, constant: &str) -> bool {
         self.constants.contains(&constant)
     }
@@ -346,7 +346,7 @@ fn gimbal(facts: &Facts<'_>, order: GimbalOrder) -> GimbalConfig {
     GimbalConfig { rate_start: facts.rate_start.unwrap_or(config.rate_start), ..config }
 }
 
-/// FIFO has no constants.
+/// The empty constants of FIFO.
 #[derive(Clone, Copy, Debug)]
 pub struct Unconfigured;
 

@@ -57,7 +57,7 @@ pub enum Action {
     Pause,
 }
 
-/// Steps that may still be done before something else has its turn.
+/// Number of steps left before something else has its turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
     left: usize,
@@ -155,7 +155,7 @@ impl Station {
         self.extra_reads.in_flight()
     }
 
-    /// An IO arrives. The ticket names it until it is given out.
+    /// Takes an IO that arrives. The returned ticket names it until it is given out.
     #[inline]
     pub fn arrive(&mut self, now: Instant, io: Io) -> Ticket {
         self.present.policy.on_arrival(now, io)

@@ -114,7 +114,7 @@ pub enum ObjectiveState {
     Kept,
     /// It was not kept in the last seconds; the limits on others are being lowered.
     Missed,
-    /// It cannot be kept with as little as others may be left, so they are left all again. It is tried again later.
+    /// It cannot be kept even with others at their least, so the limits on others are lifted. It is tried again later.
     Lost,
     /// It was refused.
     Refused(Refused),

@@ -62,7 +62,7 @@ pub struct BusyPeriod {
     pub writes: Slowdown,
 }
 
-/// Finds the busy periods of one SSD. Told every IO that goes to the SSD and every one that ends.
+/// Finds the busy periods of one SSD. The caller reports every IO that goes to the SSD and every one that ends.
 #[derive(Clone, Debug)]
 pub struct BusyDetector {
     in_flight: u32,
@@ -71,7 +71,7 @@ pub struct BusyDetector {
     /// Time in use since the window began, without the time since `resumed`.
     used: Nanos,
     began: Instant,
-    /// The window ends with the first IO from then on.
+    /// The window ends with the first IO from this instant on.
     closes: Instant,
     /// Whether the SSD was used in the window before.
     was_used: bool,
@@ -92,9 +92,9 @@ struct Kind {
     area: u64,
     usual: Usual,
     is_slow: bool,
-    /// Windows in a row that speak against that.
+    /// Windows in a row that contradict the present judgement.
     against: u32,
-    /// Of the last windows.
+    /// The slowdown in the last windows.
     slowdown: f32,
 }
 
@@ -170,7 +170,7 @@ impl Default for BusyDetector {
 }
 
 impl BusyDetector {
-    /// An IO goes to the SSD.
+    /// Notes an IO that goes to the SSD.
     #[inline]
     pub fn on_submit(&mut self, now: Instant) {
         if self.in_flight == 0 {
@@ -179,7 +179,7 @@ impl BusyDetector {
         self.in_flight += 1;
     }
 
-    /// One has ended.
+    /// Notes the end of an IO.
     ///
     /// # Panics
     /// If more end than were submitted.

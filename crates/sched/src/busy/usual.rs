@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 
 /// Octaves of pages in flight of the kind itself, from one page on; above, all are one.
 const DEPTHS: usize = 10;
-/// Of the other kind: none, and octaves.
+/// Classes of pages of the other kind in flight: none, and octaves.
 const OTHERS: usize = 11;
 /// Upper bounds of the classes of mean size, in pages; larger sizes are a class of their own.
 const SIZES: [f32; 3] = [2.0, 8.0, 24.0];

@@ -62,8 +62,8 @@ impl CreditWindow {
         taken.is_ok()
     }
 
-    /// An IO has ended. `credit` is what its completion carried, `None` if it carried none (a failed IO, a switch that does
-    /// not speak of credits). Returns how many waiting IOs could go now.
+    /// Ends an IO. `credit` is the one carried by its completion, `None` if it carried none (a failed IO, a switch
+    /// without credits). Returns how many waiting IOs could go now.
     ///
     /// A credit of zero counts as one: with nothing in flight no completion would ever come to raise it.
     ///
@@ -82,7 +82,7 @@ impl CreditWindow {
         next(before).map_or(0, State::room)
     }
 
-    /// The last credit heard of: the more, the less loaded the SSD.
+    /// The last credit received: the more, the less loaded the SSD.
     pub fn credit(&self) -> Credit {
         Credit(State::unpack(self.state.load(Ordering::Acquire)).credit)
     }

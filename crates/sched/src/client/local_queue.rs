@@ -33,7 +33,7 @@ impl LocalQueue {
         LocalQueue { vms: vms.collect(), virtual_time: 0 }
     }
 
-    /// A VM has one more IO to send.
+    /// Notes that a VM has one more IO to send.
     pub fn push(&mut self, vm: usize) {
         let vm = &mut self.vms[vm];
         if vm.waiting == 0 {

@@ -55,7 +55,7 @@ pub struct VirtualViewKeeper {
 }
 
 impl VirtualViewKeeper {
-    /// An IO of this client has completed, `latency` after its submission.
+    /// Learns from an IO of this client that has completed `latency` after its submission.
     pub fn on_completion(&mut self, now: Instant, kind: IoKind, length: Bytes, latency: Nanos) {
         if kind.pays_as_write() {
             self.write_latency.add(latency.0);

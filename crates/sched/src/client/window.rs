@@ -1,4 +1,4 @@
-//! Limit of a client, whichever it is: the switch's credit, or PARDA's window by latency.
+//! Limit of a client, of either kind: the switch's credit, or PARDA's window by latency.
 
 use crate::{Credit, CreditWindow, PardaWindow};
 use units::Nanos;
@@ -23,7 +23,7 @@ impl ClientWindow {
         }
     }
 
-    /// An IO has ended, with the credit that its completion carried, `latency` after it was sent (`None` if it failed).
+    /// Ends an IO, with the credit that its completion carried, `latency` after it was sent (`None` if it failed).
     /// Returns how many waiting IOs could go now.
     ///
     /// # Panics
@@ -35,7 +35,7 @@ impl ClientWindow {
         }
     }
 
-    /// PARDA's part, which wants to hear of the end of every period.
+    /// PARDA's part, which the caller informs of the end of every period.
     pub fn parda(&mut self) -> Option<&mut PardaWindow> {
         match self {
             ClientWindow::Credits(_) => None,

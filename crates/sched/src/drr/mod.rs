@@ -90,7 +90,7 @@ pub(crate) trait Rules: Clone + Debug {
     /// The room of a tenant of `weight` among active ones of `active_weight` in all, itself included.
     fn room(&self, weight: u32, active_weight: u64) -> Self::Room;
 
-    /// All the room there is, for a tenant that is behind its reservation.
+    /// The whole room of the SSD, for a tenant that is behind its reservation.
     fn whole(&self) -> Self::Room;
 
     /// Whether another IO may go to the SSD.
@@ -136,19 +136,19 @@ pub(crate) trait Rules: Clone + Debug {
         false
     }
 
-    /// The tenant has backlog, and is in this list now.
+    /// Notes that the tenant has backlog, and is in this list now.
     fn on_move(&mut self, _id: TenantId, _place: Place) {}
 
-    /// The tenant's last queued IO has left.
+    /// Notes that the tenant's last queued IO has left.
     fn on_idle(&mut self, _id: TenantId, _held: &Self::Held, _room: Self::Room) {}
 
-    /// An IO of the tenant has ended, and it has no backlog.
+    /// Notes the end of an IO of a tenant without backlog.
     fn on_end_without_backlog(&mut self, _id: TenantId, _held: &Self::Held, _room: Self::Room) {}
 
-    /// The tenant's IOs may never end; `waits`: it waits for them.
+    /// Notes that the tenant's IOs may never end; `waits`: it waits for them.
     fn on_overdue(&mut self, _id: TenantId, _held: &mut Self::Held, _waits: bool) {}
 
-    /// The tenant's number may be given to another.
+    /// Forgets the tenant: its number may be given to another.
     fn forget(&mut self, _id: TenantId) {}
 
     /// Lag of the least-served tenant behind this one, for display.
@@ -172,7 +172,7 @@ pub(crate) struct Head {
     pub tenant: TenantId,
     pub kind: IoKind,
     pub length: Bytes,
-    /// It does not wait for its turn in the round ([`Rules::goes_first`]).
+    /// Whether it does not wait for its turn in the round ([`Rules::goes_first`]).
     pub goes_first: bool,
     /// The same, because of a reservation or an objective.
     pub is_promised: bool,
@@ -198,7 +198,7 @@ pub(crate) struct Drr<R: Rules> {
     /// When each tenant with a reservation, backlog and room falls behind.
     reservations: Ranking<Instant>,
     active: Active<R::Room>,
-    /// No tenant's weight is above this.
+    /// Upper bound for the tenants' weights.
     weight_max: u32,
     backlog: Backlog,
 }
@@ -341,8 +341,8 @@ impl<R: Rules> Drr<R> {
         }
     }
 
-    /// Every tenant in the round was passed over, so the rounds that would pass over all of them again are done in one step:
-    /// an IO of many quanta would keep the round spinning for long, and a hostile host can ask for millions.
+    /// Does in one step the rounds that would pass over all tenants again, after every tenant in the round was passed
+    /// over: an IO of many quanta would keep the round spinning for long, and a hostile host can ask for millions.
     #[cold]
     fn skip_rounds(&mut self, price: &impl Fn(&R, TenantId, IoKind, Bytes) -> Price) {
         let mut rounds = u64::MAX;
@@ -362,7 +362,7 @@ impl<R: Rules> Drr<R> {
         }
     }
 
-    /// The head leaves for the SSD.
+    /// Gives out the head to the SSD.
     #[inline]
     pub(crate) fn submit(&mut self, now: Instant, head: Head) -> Io {
         let id = head.tenant;
@@ -374,7 +374,7 @@ impl<R: Rules> Drr<R> {
         io
     }
 
-    /// An IO that has left its tenant's queue is charged, and has its room in the SSD.
+    /// Charges an IO that has left its tenant's queue, and gives it room in the SSD.
     #[inline]
     fn charge(&mut self, now: Instant, head: &Head, io: &Io) -> Mark {
         assert_eq!(io.length, head.length, "the head changed between the decision and the submission");
@@ -393,7 +393,7 @@ impl<R: Rules> Drr<R> {
         mark
     }
 
-    /// A submitted IO has ended. Returns the tenant's credit.
+    /// Ends a submitted IO. Returns the tenant's credit.
     #[inline]
     pub(crate) fn on_completion(&mut self, io: &Io) -> Credit {
         let id = io.tenant;
@@ -466,7 +466,8 @@ impl<R: Rules> Drr<R> {
         self.weight_changed(weight, share.weight);
     }
 
-    /// Until its share is set again, the tenant's IOs go before the round up to this many of 4 KiB per second of its own.
+    /// Lets the tenant's IOs go before the round until its share is set again, up to this many of 4 KiB per second of
+    /// its own.
     pub(crate) fn promise(&mut self, id: TenantId, meter: Meter) {
         self.tenants[id.index()].promise(meter);
         self.settle(id);

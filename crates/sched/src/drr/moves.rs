@@ -48,7 +48,8 @@ impl<R: Rules> Drr<R> {
         }
     }
 
-    /// An idle tenant has backlog: it has room and goes into the round with one quantum, or waits for room.
+    /// Enters an idle tenant that has backlog: if it has room it goes into the round with one quantum, otherwise it
+    /// waits for room.
     pub(super) fn enter(&mut self, id: TenantId) {
         if !self.tenants[id.index()].counted {
             self.count(id);
@@ -68,7 +69,8 @@ impl<R: Rules> Drr<R> {
         }
     }
 
-    /// A tenant's last IO has left its queue. Whether it is still active is for `recount` to say.
+    /// Cancels the timers of a tenant after its last IO has left its queue. `recount` decides whether it is still
+    /// active.
     #[inline]
     pub(super) fn leave(&mut self, id: TenantId) {
         self.limits.clear(id);
@@ -214,7 +216,7 @@ impl<R: Rules> Drr<R> {
         }
     }
 
-    /// Fewer tenants are active, so those that remain may have more room.
+    /// Gives deferred tenants the room that has become free because fewer tenants are active.
     fn promote_deferred(&mut self) {
         if !self.rules.may_promote(self.weight_max, self.active.weight) {
             return;
@@ -228,7 +230,7 @@ impl<R: Rules> Drr<R> {
         }
     }
 
-    /// A tenant's weight has changed from `before` to `after`.
+    /// Adapts to a change of a tenant's weight from `before` to `after`.
     pub(super) fn weight_changed(&mut self, before: u32, after: u32) {
         if after >= self.weight_max {
             self.weight_max = after;

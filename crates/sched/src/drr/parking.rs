@@ -10,7 +10,7 @@ use crate::{Io, Mark, Ticket};
 use units::{Instant, TenantId};
 
 impl<R: Rules> Drr<R> {
-    /// The head leaves the round, as if for the SSD, and is parked with this `number`.
+    /// Takes the head out of the round, as if for the SSD, and parks it with this `number`.
     pub(crate) fn park(&mut self, now: Instant, head: &Head, number: u32) -> Ticket {
         let queue = &mut self.tenants[head.tenant.index()].queue;
         let (ticket, io) = queue.lift(&self.config.class_quotas, number).expect("the head is queued");
@@ -29,14 +29,14 @@ impl<R: Rules> Drr<R> {
         self.tenants.get(id.index())?.queue.lifted(ticket)
     }
 
-    /// A parked IO leaves for the SSD.
+    /// Gives out a parked IO to the SSD.
     pub(crate) fn submit_parked(&mut self, id: TenantId, ticket: Ticket) -> Io {
         self.backlog.queued -= 1;
         self.backlog.in_flight += 1;
         self.tenants[id.index()].queue.take_lifted(ticket)
     }
 
-    /// A parked IO is taken back. Its slot counts it as one that has ended, and its cost is not given back.
+    /// Takes back a parked IO. Its slot counts it as one that has ended, and its cost is not given back.
     pub(crate) fn withdraw_parked(&mut self, id: TenantId, ticket: Ticket) -> Io {
         let io = self.tenants[id.index()].queue.take_lifted(ticket);
         self.backlog.queued -= 1;

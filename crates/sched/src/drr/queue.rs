@@ -102,7 +102,7 @@ impl ClassQueues {
         Some(class)
     }
 
-    /// An IO of this class has left the queue.
+    /// Updates the set of classes with backlog after an IO of this class has left the queue.
     #[inline]
     fn look_at(&mut self, class: usize) {
         if self.classes.is_line_empty(class) {

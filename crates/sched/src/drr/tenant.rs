@@ -35,7 +35,7 @@ struct Meters {
     promise: Option<Meter>,
 }
 
-/// A larger IO counts as several where IOs are promised.
+/// The unit of promised IOs; a larger IO counts as several.
 const IO: Bytes = Bytes::kib(4);
 
 /// Number of IOs that this many bytes count as where IOs are promised.

@@ -71,11 +71,11 @@ struct Tenant {
 enum State {
     /// Nothing queued or in flight, and nothing expected.
     Idle,
-    /// Something is queued or in flight.
+    /// An IO is queued or in flight.
     Busy,
-    /// Something is expected.
+    /// An IO is expected.
     Anticipated { until: Instant, start: MovingTag },
-    /// Something is in flight and may never end.
+    /// An IO is in flight and may never end.
     Overdue,
 }
 

@@ -59,7 +59,7 @@ impl MovingTag {
 pub(super) struct Progress {
     /// Those with something queued or in flight.
     busy: BTreeSet<(Tag, TenantId)>,
-    /// Tenants of which IOs are expected, until when.
+    /// Tenants of which IOs are expected, with the end of that expectation.
     expected: BTreeSet<(MovingTag, TenantId, Instant)>,
     /// The largest progress of a tenant that left.
     latest: Tag,
@@ -73,32 +73,32 @@ impl Progress {
         [busy, expected].into_iter().flatten().min().unwrap_or(self.latest)
     }
 
-    /// A tenant with progress `tag` becomes busy after it was not active. Returns where it starts.
+    /// Makes a tenant with progress `tag` busy after it was not active. Returns where it starts.
     pub(super) fn join(&mut self, now: Instant, tag: Tag, tenant: TenantId) -> Tag {
         let start = tag.max(self.virtual_time(now));
         self.resume(start, tenant);
         start
     }
 
-    /// A tenant becomes busy at `tag`.
+    /// Makes a tenant busy at `tag`.
     pub(super) fn resume(&mut self, tag: Tag, tenant: TenantId) {
         let is_new = self.busy.insert((tag, tenant));
         assert!(is_new, "{tenant} is active twice at {tag:?}");
     }
 
-    /// A busy tenant is so no more.
+    /// Ends a tenant's being busy.
     pub(super) fn pause(&mut self, tag: Tag, tenant: TenantId) {
         let was_there = self.busy.remove(&(tag, tenant));
         assert!(was_there, "{tenant} is not busy at {tag:?}");
         self.latest = self.latest.max(tag);
     }
 
-    /// Something is expected of a tenant.
+    /// Expects an IO of a tenant.
     pub(super) fn expect(&mut self, tag: MovingTag, tenant: TenantId, until: Instant) {
         self.expected.insert((tag, tenant, until));
     }
 
-    /// Nothing is expected of it any more. Returns its progress.
+    /// Ends the expectation of a tenant's IO. Returns its progress.
     pub(super) fn expect_no_more(
         &mut self,
         now: Instant,

@@ -16,8 +16,8 @@ pub struct Halvings(pub u32);
 pub enum GimbalOrder {
     /// All wait behind it (the paper's text, §3.3).
     Text,
-    /// It waits aside, with its slot and its deficit charged. So a read overtakes a write that waits, and the other way round (release;
-    /// the authors measured with it).
+    /// It waits aside, with its slot and its deficit charged. So a read overtakes a write that waits, and the other way
+    /// round (release; the authors measured with this order).
     Release,
 }
 

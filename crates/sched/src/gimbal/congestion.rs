@@ -53,17 +53,17 @@ impl TargetRate {
         self.completions.rate
     }
 
-    /// The SSD is given work after it had none.
+    /// Notes that the SSD is given work after it had none.
     pub(super) fn on_busy(&mut self, now: Instant) {
         self.completions.on_busy(now);
     }
 
-    /// The last IO in the SSD has ended.
+    /// Notes that the last IO in the SSD has ended.
     pub(super) fn on_idle(&mut self, now: Instant) {
         self.completions.on_idle(now);
     }
 
-    /// An IO of `length` completed and left its kind's monitor in `state`.
+    /// Moves the rate after an IO of `length` completed and left its kind's monitor in `state`.
     #[inline]
     pub(super) fn on_completion(&mut self, now: Instant, state: Congestion, length: Bytes) {
         self.completions.on_completion(now, length);

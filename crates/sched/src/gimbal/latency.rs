@@ -23,7 +23,7 @@ use units::Nanos;
 /// Both averages carry this many bits below a nanosecond, so that small weights do not stall.
 const FRACTION_BITS: u32 = 16;
 
-/// No average goes above this (over three days), so that the fixed-point number fits.
+/// Upper bound for an average (over three days), so that the fixed-point number fits.
 const LATENCY_MAX: Nanos = Nanos((1 << (63 - FRACTION_BITS)) - 1);
 
 /// One kind of IO's latency, all in nanoseconds with [`FRACTION_BITS`].
@@ -47,7 +47,8 @@ fn whole(fixed: u64) -> Nanos {
 }
 
 impl LatencyMonitor {
-    /// `average` is α_D, `threshold` α_T: without it the threshold stays at `thresh_max`.
+    /// A monitor before its first latency. `average` is α_D, `threshold` α_T: without it the threshold stays at
+    /// `thresh_max`.
     pub(crate) fn new(
         device: &DeviceConstants,
         average: Halvings,
@@ -64,7 +65,7 @@ impl LatencyMonitor {
         }
     }
 
-    /// An IO completed after `latency` inside the SSD. Returns the state that this leaves.
+    /// Learns the latency of an IO inside the SSD. Returns the resulting state.
     #[inline]
     pub(crate) fn on_latency(&mut self, latency: Nanos) -> Congestion {
         let latency = fixed(latency);

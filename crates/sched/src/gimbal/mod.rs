@@ -94,7 +94,7 @@ impl Gimbal {
         &self.config
     }
 
-    /// An IO goes to the SSD.
+    /// Notes that an IO goes to the SSD.
     #[inline]
     fn note_busy(&mut self, now: Instant) {
         if self.drr.backlog().in_flight == 0 {

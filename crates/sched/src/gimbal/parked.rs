@@ -27,23 +27,23 @@ pub(super) struct Parked {
     first: u32,
     /// Whether an IO may still join in this step.
     is_open: bool,
-    /// The next step begins then, if nothing happens before.
+    /// When the next step begins, if nothing happens before.
     asked_for: Option<Instant>,
 }
 
 impl Parked {
-    /// No IO waits.
+    /// An empty line.
     pub(super) fn new() -> Parked {
         Parked { line: VecDeque::new(), first: 0, is_open: true, asked_for: None }
     }
 
-    /// A step begins.
+    /// Begins a step.
     #[inline]
     pub(super) fn step(&mut self) {
         self.is_open = true;
     }
 
-    /// A step begins if this is the instant that was asked for.
+    /// Begins a step if this is the instant that was asked for.
     #[inline]
     pub(super) fn step_if_due(&mut self, now: Instant) {
         if self.asked_for.is_some_and(|at| now >= at) {
@@ -52,7 +52,7 @@ impl Parked {
         }
     }
 
-    /// The caller will come back at this instant.
+    /// Notes that the caller will come back at this instant.
     pub(super) fn ask_for(&mut self, at: Instant) {
         self.asked_for = Some(at);
     }
@@ -73,18 +73,18 @@ impl Parked {
         self.first.wrapping_add(self.line.len() as u32)
     }
 
-    /// An IO joins the line, which ends the step.
+    /// Adds an IO to the line, which ends the step.
     pub(super) fn push(&mut self, id: TenantId, ticket: Ticket) {
         self.line.push_back(Some((id, ticket)));
         self.is_open = false;
     }
 
-    /// The first leaves.
+    /// Removes the first IO.
     pub(super) fn pop(&mut self) {
         self.remove(self.first);
     }
 
-    /// The one with this number leaves, wherever it is.
+    /// Removes the IO with this number, wherever it is.
     pub(super) fn remove(&mut self, number: u32) {
         self.line[number.wrapping_sub(self.first) as usize] = None;
         while let Some(None) = self.line.front() {

@@ -126,8 +126,8 @@ impl Slots {
         self.busy < allotment || self.open.is_some_and(|open| self.slots[open as usize].in_flight > 0)
     }
 
-    /// An IO of `weighted` size is submitted. It goes into the open slot; one is opened if none is. The slot closes when
-    /// it holds `size`.
+    /// Puts an IO of `weighted` size into the open slot; one is opened if none is. The slot closes when it holds
+    /// `size`.
     #[inline]
     pub(super) fn on_submit(&mut self, weighted: Bytes, size: Bytes) -> Mark {
         let index = match self.open.or_else(|| self.free.pop()) {

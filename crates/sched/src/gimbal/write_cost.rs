@@ -56,12 +56,12 @@ impl WriteCost {
         self.cost
     }
 
-    /// A read completed: the period may be over.
+    /// Notes that a read completed: the period may be over.
     pub(crate) fn on_read(&mut self, now: Instant) {
         self.close_period(now);
     }
 
-    /// A write completed after `latency` inside the SSD.
+    /// Learns from a write that completed after `latency` inside the SSD.
     pub(crate) fn on_write(&mut self, now: Instant, latency: Nanos) {
         self.close_period(now);
         self.writes += 1;

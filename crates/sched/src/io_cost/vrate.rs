@@ -70,7 +70,7 @@ impl Vrate {
         self.qos.read_percent > 0 || self.qos.write_percent > 0
     }
 
-    /// An IO has ended after `latency`, of which its size explains `size_cost`.
+    /// Counts an IO that has ended after `latency`, of which its size explains `size_cost`.
     pub(super) fn on_end(&mut self, kind: IoKind, latency: Nanos, size_cost: Nanos) {
         let (counted, target) = match kind {
             IoKind::Read => (&mut self.reads, self.qos.read_latency),
@@ -81,7 +81,7 @@ impl Vrate {
         counted.late += u64::from(latency.0.saturating_sub(size_cost.0) > target.0);
     }
 
-    /// A period has ended.
+    /// Ends a period.
     pub(super) fn on_period(&mut self, period: &Period) {
         let of_period = u128::from(period.length.0.max(1));
         let waited = (u128::from(period.waited.0) * 100 / of_period) as u64;

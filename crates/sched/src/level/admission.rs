@@ -83,7 +83,7 @@ impl Admission {
         self.refused.get(&tenant).copied()
     }
 
-    /// The objective of a share to be kept, with whether it is lost as the SSD is now; notes a refusal.
+    /// The objective of a share to keep, and whether the SSD is too slow for it now; notes a refusal.
     pub(super) fn take<'a>(
         &mut self,
         tenant: TenantId,

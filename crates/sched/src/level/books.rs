@@ -18,11 +18,11 @@ use crate::{Io, IoKind};
 use alloc::vec::Vec;
 use units::{Bytes, TenantId};
 
-/// A tenant's kind is determined again after this many IOs.
+/// Number of IOs after which a tenant's kind is determined again.
 const IOS: u32 = 256;
-/// A tenant is busy if it is served at least this part of its fair share.
+/// Part of its fair share with which a tenant counts as busy.
 const BUSY: [u128; 2] = [3, 4];
-/// A tenant with fewer outstanding on average asks for little. In halves.
+/// Outstanding IOs on average, in halves, below which a tenant asks for little.
 const OUTSTANDING: u64 = 5;
 /// A tenant is busy from the second period in a row in which it seems to be, until the fifth in a row in which it does not.
 const SEEMS: u8 = 3;
@@ -30,7 +30,7 @@ const SEEMED: u8 = 4;
 const SEEMED_MOST: u8 = 8;
 /// Maximum number of periods for which a busy tenant that is not served still counts as busy. After that its IOs may hang.
 const UNSERVED_MOST: u8 = 40;
-/// A kind's share may be larger than fair by one part in this number.
+/// A kind's share may exceed the fair one by one part in this number.
 const UNEVEN: u64 = 16;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -147,7 +147,7 @@ impl Books {
         busy_in > 0 && busy_in == self.judged
     }
 
-    /// An IO of the tenant has arrived, and found this many others of it outstanding.
+    /// Counts an IO of the tenant that has arrived and found this many others of it outstanding.
     #[inline]
     pub(super) fn on_arrival(&mut self, io: &Io, outstanding: usize) {
         let book = &mut self.books[io.tenant.index()];
@@ -177,7 +177,7 @@ impl Books {
         book.submitted += 1;
     }
 
-    /// That IO was the tenant's last one in the switch, though its client may send more.
+    /// Notes that the IO was the tenant's last one in the switch, though its client may send more.
     #[inline]
     pub(super) fn on_emptied(&mut self, id: TenantId) {
         self.books[id.index()].emptied += 1;
@@ -195,7 +195,7 @@ impl Books {
         busy
     }
 
-    /// One of [`Books::take_unserved`] has IOs outstanding: it is as busy as before.
+    /// Keeps a tenant of [`Books::take_unserved`], which has IOs outstanding, as busy as before.
     pub(super) fn keep(&mut self, id: TenantId) {
         self.served.push(id);
     }
@@ -277,7 +277,7 @@ mod tests {
             Test { books, present: Present::default() }
         }
 
-        /// A tenant of this weight is served this much in a period, in IOs that each find this many outstanding.
+        /// Serves a tenant of this weight this much in a period, in IOs that each find this many outstanding.
         fn serve(&mut self, id: u32, served: Bytes, weight: u32, found: &[usize]) {
             let (tenant, priority, mark) = (TenantId(id), Priority::default(), Mark(1));
             let io = Io { id: IoId(0), tenant, priority, kind: IoKind::Read, length: Bytes::kib(4), mark };

@@ -30,7 +30,7 @@ pub(super) struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    /// An IO has arrived, and found this many others outstanding.
+    /// Counts an IO that has arrived and found this many others outstanding.
     #[inline]
     pub(super) fn on_arrival(&mut self, outstanding: usize) {
         let outstanding = (outstanding as u64).min(OUTSTANDING_MAX);

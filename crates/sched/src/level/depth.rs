@@ -62,15 +62,15 @@ const REST: u32 = 24;
 const REST_PER_LOST: u64 = 50;
 /// The longest rest, in periods: about five seconds.
 const REST_MOST: u32 = 200;
-/// A lower limit may serve less by one part in this number.
+/// The part of the service, one in this number, by which a lower limit may serve less.
 const LOSS: u64 = 50;
 /// The same against the best seen lately.
 const LOSS_IN_ALL: u64 = 25;
 /// The same while a busy tenant has all its IOs in the SSD.
 const LOSS_FOR_REACH: u64 = 7;
-/// A higher limit must serve more by one part in this number.
+/// The part of the service, one in this number, by which a higher limit must serve more.
 const GAIN: u64 = 40;
-/// With every comparison the best loses one part in this number.
+/// The part, one in this number, that the best loses with every comparison.
 const FORGET: u64 = 100;
 /// Number of comparisons in a row with the same busy tenants that end the bound from before their change.
 const UNDISTURBED: u32 = 4;
@@ -184,7 +184,7 @@ impl Depth {
         (self.served, self.span, self.beyond_reach) = ([0; 2], [0; 2], [0; 2]);
     }
 
-    /// Prices have changed: device time is counted in other units now, so all that was seen is forgotten.
+    /// Forgets all that was seen: prices have changed, so device time is counted in other units now.
     pub(super) fn reprice(&mut self) {
         self.restart();
         (self.best, self.best_before, self.undisturbed, self.is_disturbed) = (0, 0, 0, false);
@@ -192,7 +192,7 @@ impl Depth {
         (self.reaches, self.dearest) = (false, [Bytes::ZERO; 2]);
     }
 
-    /// Other tenants are busy: another limit may be right, and another best.
+    /// Notes that other tenants are busy: another limit may be right, and another best.
     pub(super) fn forget(&mut self) {
         // Where they change all the time, a comparison would never end.
         if !core::mem::replace(&mut self.is_disturbed, true) {
@@ -208,8 +208,8 @@ impl Depth {
         (self.limit, self.best, self.coarse) = (limit, best, false);
     }
 
-    /// A period has ended: `served` is the useful device time that was served in `span`; `is_beyond_reach`: a busy tenant had all its IOs
-    /// in the SSD. Returns whether the limit is higher or lower from now on.
+    /// Ends a period: `served` is the useful device time that was served in `span`; `is_beyond_reach`: a busy tenant
+    /// had all its IOs in the SSD. Returns whether the limit is higher or lower from now on.
     pub(super) fn on_period(&mut self, served: u64, span: u64, is_beyond_reach: bool) -> Option<Ordering> {
         if self.rest > 0 {
             self.rest -= 1;

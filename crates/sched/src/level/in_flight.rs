@@ -36,7 +36,7 @@ pub struct InFlightLimits {
     pub uniform: Bytes,
     /// Where some read and some write.
     pub mixed: Bytes,
-    /// While there is one tenant only.
+    /// While only one tenant is active.
     pub alone: Bytes,
     /// The least that an IO is charged.
     pub io_min: Bytes,
@@ -162,7 +162,7 @@ impl TimeInFlight {
         Bytes(self.limit.0 * PART_PER_SHARE)
     }
 
-    /// An IO completed. Returns whether the limit has changed.
+    /// Counts a completed IO. Returns whether the limit has changed.
     #[inline]
     pub(super) fn on_completion(&mut self, now: Instant, limits: &InFlightLimits, io: &Io) -> bool {
         let charge = charged(io.mark).0;
@@ -206,15 +206,15 @@ impl TimeInFlight {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TenantTime {
     charged: Bytes,
-    /// It does not count for the SSD, until all has ended.
+    /// Whether its IOs do not count for the SSD until all of them have ended.
     is_excused: bool,
-    /// It never counts: its IOs go whatever others have in the SSD, so others go whatever it has there.
+    /// Whether its IOs never count: they go whatever others have in the SSD, so others go whatever it has there.
     is_promised: bool,
-    /// Moving average of what its IOs were charged, times [`MEAN_WEIGHT`]; zero before the first.
+    /// Moving average of the charges of its IOs, times [`MEAN_WEIGHT`]; zero before the first.
     mean: u64,
 }
 
-/// An IO's weight in the average is one in this number.
+/// Weight of an IO in the average: one in this number.
 const MEAN_WEIGHT: u64 = 16;
 
 impl TenantTime {
@@ -283,7 +283,7 @@ impl TenantTime {
         !(self.is_excused | self.is_promised)
     }
 
-    /// The tenant's IOs may never end.
+    /// Stops counting the tenant's IOs, which may never end, until all of them have ended.
     pub(super) fn excuse(&mut self, time: &mut TimeInFlight) {
         if self.counts() {
             time.in_flight -= self.charged;

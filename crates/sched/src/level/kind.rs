@@ -16,7 +16,8 @@ pub(super) const SIZES: usize = 8;
 /// Steps of the reads' part: all, most, less than half, none.
 const WAYS: usize = 4;
 const SIZE_MIN: u64 = 4096;
-/// From this size on, an SSD reads or writes as many bytes per second, however large the IOs are, if there are enough of them.
+/// The size from which on an SSD reads or writes as many bytes per second in IOs of any size, if there are enough of
+/// them.
 const LARGE: Bytes = Bytes::kib(64);
 
 impl Kind {

@@ -33,7 +33,7 @@ pub struct LearntReads {
 /// The price of one kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearntPrice {
-    /// Which part of the IOs are reads.
+    /// The part of the IOs that are reads.
     pub reads: ReadsPart,
     /// The mean size of the IOs: a power of two from 4 to 512 KiB.
     pub size: Bytes,
@@ -41,7 +41,7 @@ pub struct LearntPrice {
     pub time: Nanos,
 }
 
-/// Which part of a tenant's IOs are reads.
+/// The part of a tenant's IOs that are reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadsPart {
     /// All of them, but for a few.

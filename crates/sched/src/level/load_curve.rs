@@ -35,7 +35,7 @@ const REMEMBERED: usize = 600;
 pub(super) const NOTED: u32 = 8;
 /// The same while others are squeezed.
 pub(super) const NOTED_SQUEEZED: u32 = 64;
-/// A bound is kept if it is kept with this many eighths of it.
+/// Eighths of a bound that must be kept for the bound to count as kept.
 const KEPT: u64 = 7;
 
 /// Knowledge of a bound.

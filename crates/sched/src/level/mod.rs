@@ -88,7 +88,7 @@ const PERIOD_LATEST: Nanos = Nanos::millis(50);
 const ALONE_LIMIT: Bytes = Bytes(4_000_000);
 /// The device time of a tenant's turn: short, so that a tenant with one IO does not wait long for many others.
 const QUANTUM: Bytes = Bytes(20_000);
-/// A latency counts in the averages that are shown with one part in this number.
+/// Weight of a latency in the displayed averages: one in this number.
 const LATENCY_WEIGHT: u64 = 16;
 
 /// One SSD's Level.

@@ -24,9 +24,9 @@ pub(super) const ONE: u64 = 1 << 20;
 const PERIODS: u32 = 16;
 /// Periods of a trial; the last half of them counts.
 const TRIAL: u32 = 16;
-/// Patience may be the cause if less than this part of the time is served.
+/// Part of the time: if less is served, patience may be the cause.
 const LITTLE: [u64; 2] = [1, 2];
-/// Patience is the cause if a trial without it serves this many times as much.
+/// Factor by which a trial must serve more for patience to be the cause.
 const GAIN: u64 = 2;
 /// Periods without a trial, or without patience, at first and at most.
 const PAUSE: u32 = 320;
@@ -93,12 +93,12 @@ impl Patience {
         self.state == State::Patient
     }
 
-    /// Prices have changed, and with them what counts as served.
+    /// Forgets what was seen: prices have changed, and with them the counted service.
     pub(super) fn forget(&mut self) {
         *self = Patience { waited: self.waited, ..Patience::new() };
     }
 
-    /// Something else than the mix was in the SSD.
+    /// Begins the count again: other work than the mix was in the SSD.
     pub(super) fn restart(&mut self) {
         (self.periods, self.served, self.waited) = (0, Served::default(), false);
     }

@@ -65,7 +65,7 @@ const SLOW_TIMES: u32 = 4;
 const PARTS_MORE: u128 = 12;
 /// Error of conclusions from other kinds: at most one part in this number.
 const KINDS_DIFFER: u64 = 4;
-/// A price has changed if it differs by more than one part in this number.
+/// The part of a price, one in this number, by which it must differ to count as changed.
 const CHANGED: u64 = 32;
 
 /// Knowledge of one kind.
@@ -75,7 +75,7 @@ struct Known {
     took: Took,
     /// Number of measurements since it was last found different; at most [`MEMORY`].
     measured: u32,
-    /// The price comes from an earlier run and was never measured in this one; it counts as measured once.
+    /// Whether the price comes from an earlier run and was never measured in this one; it counts as measured once.
     is_told: bool,
     /// Times in a row that it has seemed to be much more expensive.
     slow: u32,
@@ -99,7 +99,7 @@ impl Known {
 pub(super) struct Change {
     /// The price of the kind, by more than one in [`CHANGED`].
     pub(super) price: bool,
-    /// The price told by an earlier run was wrong, so all its prices that were not measured here are forgotten.
+    /// Whether the price of an earlier run proved wrong, so that all its prices not measured here were forgotten.
     pub(super) told: bool,
 }
 

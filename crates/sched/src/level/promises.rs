@@ -79,7 +79,7 @@ impl Promises {
         }
     }
 
-    /// A tenant with an objective is back.
+    /// Handles the return of a tenant with an objective.
     #[cold]
     fn wake(&mut self, drr: &mut Drr<LevelRules>, now: Instant) {
         if let Some(objectives) = &mut self.objectives {
@@ -148,7 +148,7 @@ impl Promises {
         }
     }
 
-    /// The tenant has this objective from now on, or none; `is_lost`: it is not kept as the SSD is now.
+    /// Sets the tenant's objective from now on, or none; `is_lost`: it is not kept as the SSD is now.
     pub(super) fn set(
         &mut self,
         drr: &mut Drr<LevelRules>,

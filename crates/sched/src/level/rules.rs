@@ -16,7 +16,8 @@ use crate::drr::{Place, Rules};
 use crate::{Credit, Mark};
 use units::{Bytes, TenantId};
 
-/// A tenant may have this many of its usual IOs in the SSD, whatever its part of the limit is. With fewer, the latency of an IO would make its share.
+/// Number of its usual IOs that a tenant may have in the SSD with any part of the limit. With fewer, the latency of an
+/// IO would determine its share.
 const IOS_LEAST: u64 = 4;
 /// Device time by which a tenant may be served more than the least-served one: 1 ms, as a byte is a nanosecond.
 const LAG_MAX: Bytes = Bytes(1_000_000);

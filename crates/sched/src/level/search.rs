@@ -9,10 +9,10 @@ use super::watch::Watch;
 use core::cmp::Ordering;
 use units::{Bytes, Nanos};
 
-/// Other limits may be right if other tenants are busy for this many periods.
+/// Number of periods with other busy tenants after which other limits may be right.
 const DIFFERS: u32 = 8;
 
-/// The limit that was found so far, and the mix of tenants that it is for.
+/// The limit found until now, and the mix of tenants that it is for.
 #[derive(Clone, Debug)]
 pub(super) struct Search {
     depth: Depth,

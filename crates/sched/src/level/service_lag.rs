@@ -100,7 +100,7 @@ impl ServiceLag {
         self.ahead.grow(tenants);
     }
 
-    /// The tenant is now in `place`.
+    /// Notes that the tenant is now in `place`.
     #[inline]
     pub(crate) fn on_move(&mut self, id: TenantId, place: Place) {
         let competes = matches!(place, Place::Active | Place::Deferred | Place::Ahead);
@@ -115,7 +115,7 @@ impl ServiceLag {
         }
     }
 
-    /// The tenant has no backlog, but may compete all the same.
+    /// Notes that the tenant has no backlog, and whether it competes all the same.
     #[inline]
     pub(crate) fn on_idle(&mut self, id: TenantId, competes: bool) {
         let has_changed = self.compete(id, competes);
@@ -170,7 +170,7 @@ impl ServiceLag {
         self.raise_virtual_time();
     }
 
-    /// The tenant's number may be given to another, which has had no service.
+    /// Forgets the service of the tenant: its number may be given to another.
     pub(crate) fn forget(&mut self, id: TenantId) {
         self.services[id.index()] = Service::default();
     }

@@ -39,7 +39,7 @@ pub(super) struct Took {
 }
 
 impl Took {
-    /// Seen as it is.
+    /// A time that is known exactly.
     pub(super) const fn exactly(nanos: u64) -> Took {
         Took { lowest: nanos, least: nanos, likely: nanos, most: nanos }
     }

@@ -25,14 +25,14 @@
 const PERIODS: u32 = 4;
 /// Periods after a probe that do not count, because buffers still hold its data.
 const SETTLES: u32 = 6;
-/// Windows before anything is usual.
+/// Number of windows before anything is usual.
 const LEAST: u32 = 6;
 /// A window differs if it is off by one part in this number.
 const DIFFERS: u64 = 7;
 /// The same against the usual service under another limit, and for a rise above the usual service under a lower one.
 const DIFFERS_MUCH: u64 = 4;
 const RISES: u64 = 2;
-/// The SSD has changed if this many windows in a row differ.
+/// Number of windows in a row that must differ for the SSD to have changed.
 const LASTS: u32 = 3;
 /// A window weighs one part in this number at least.
 const MEMORY: u32 = 16;
@@ -40,7 +40,7 @@ const MEMORY: u32 = 16;
 /// Usual service, and observations since.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Watch {
-    /// The mean of the windows so far, and how many they were.
+    /// The mean of the windows seen until now, and their number.
     usual: u64,
     windows: u32,
     /// Usual service under the limit before; zero if nothing was. And whether that limit was lower.
@@ -57,12 +57,12 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Nothing is usual any more: other tenants, or other prices.
+    /// Forgets the usual service: other tenants are busy, or prices have changed.
     pub(super) fn forget(&mut self) {
         *self = Watch { skips: SETTLES, ..Watch::default() };
     }
 
-    /// The limit is another one from now on.
+    /// Begins anew under another limit.
     pub(super) fn on_limit(&mut self, is_higher: bool) {
         // A difference that has begun did so under the limit before.
         if self.differing == 0 {
@@ -79,7 +79,7 @@ impl Watch {
         (self.served, self.span, self.periods, self.skips) = (0, 0, 0, SETTLES);
     }
 
-    /// A period has ended in which this device time was served. Returns whether the SSD has changed.
+    /// Ends a period in which this device time was served. Returns whether the SSD has changed.
     pub(super) fn on_period(&mut self, served: u64, span: u64) -> bool {
         if self.skips > 0 {
             self.skips -= 1;

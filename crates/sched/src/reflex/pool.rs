@@ -27,7 +27,7 @@ use units::{Nanos, TenantId};
 pub(super) struct Level(i128);
 
 impl Level {
-    /// The level at which a tenant that has had `self` can pay `cost`, rounded up.
+    /// The level at which a tenant that has spent up to `self` can pay `cost`, rounded up.
     pub(super) fn after(self, cost: Parts, weight: u32) -> Level {
         Level(self.0 + per_weight(cost, weight))
     }
@@ -65,7 +65,7 @@ impl Pool {
         self.level
     }
 
-    /// A tenant waits until it can pay.
+    /// Lets a tenant wait until it can pay.
     pub(super) fn add(&mut self, due: Level, turn: u64, tenant: TenantId, weight: u32) {
         let is_new = self.waiting.insert((due, turn, tenant));
         assert!(is_new, "{tenant} waits twice");

@@ -19,7 +19,7 @@ pub struct LatencySample {
 }
 
 impl LatencySample {
-    /// One more IO has ended.
+    /// Adds the latency of an IO that has ended.
     pub fn add(&mut self, latency: Nanos) {
         self.total = Nanos(self.total.0.saturating_add(latency.0));
         self.count += 1;

@@ -46,13 +46,13 @@ impl VmShares {
         VmShares { vms: shares.iter().map(vm).collect(), period_began: now }
     }
 
-    /// A VM asks for one more IO.
+    /// Notes that a VM asks for one more IO.
     pub fn on_ask(&mut self, now: Instant, vm: usize) {
         self.vms[vm].advance(now);
         self.vms[vm].outstanding += 1;
     }
 
-    /// One of its IOs has ended.
+    /// Notes the end of an IO of a VM.
     ///
     /// # Panics
     /// If it had none.

@@ -56,7 +56,7 @@ impl PardaWindow {
         has_room
     }
 
-    /// An IO has ended, `latency` after its submission; `None` if it failed, which says nothing about load. Returns how many
+    /// Ends an IO, `latency` after its submission; `None` if it failed, which says nothing about load. Returns how many
     /// waiting IOs could go now.
     ///
     /// # Panics
@@ -74,7 +74,7 @@ impl PardaWindow {
         core::mem::take(&mut self.sample)
     }
 
-    /// A period has ended in which all hosts together saw `aggregate`. `beta` is the weight of the host now. If no IO ended
+    /// Ends a period in which all hosts together saw `aggregate`. `beta` is the weight of the host now. If no IO ended
     /// anywhere, nothing is known and nothing changes.
     pub fn on_period(&mut self, aggregate: LatencySample, beta: Fixed) {
         let Some(mean) = aggregate.mean() else { return };

@@ -73,7 +73,7 @@ const PERIOD_LATEST: Nanos = Nanos::millis(100);
 const MEMORY: u64 = 8;
 /// The error of measured costs, and the precision of a sum.
 const MARGIN: i64 = ONE / 20;
-/// The fragmentation goes half of the way at a time, and arrives when it is as near as this.
+/// Distance at which the fragmentation arrives; it goes half of the way at a time.
 const ARRIVED: i64 = ONE / 16;
 /// The least that a clean SSD does of a mix, in per cent of what its parts do alone: 4 KiB reads and writes get 66
 /// (Gimbal, figure 14, in the model as well), other mixes more.
@@ -119,7 +119,7 @@ impl FragmentationEstimator {
         self.fragmentation
     }
 
-    /// An IO completed after `latency` inside the SSD; `waiting`: others waited for the SSD meanwhile.
+    /// Counts an IO that completed after `latency` inside the SSD; `waiting`: others waited for the SSD meanwhile.
     #[inline]
     pub(super) fn on_completion(
         &mut self,

@@ -48,7 +48,7 @@ pub(super) struct Objectives {
     squeeze: Squeeze,
     /// Whether a tenant with an objective asks for anything.
     is_awake: bool,
-    /// Instant from which on the last change has its effect.
+    /// The instant from which on the last change has its effect.
     settled: Instant,
     /// Device time of writers' and readers' IOs in this period, of tenants without an objective.
     used: [u64; 2],
@@ -56,7 +56,7 @@ pub(super) struct Objectives {
     time: [u64; 2],
     /// Limits of writers and readers, while there are any.
     paces: [Option<Meter>; 2],
-    /// Which of the limits have held others back since the last change.
+    /// The limits that have held others back since the last change.
     hold: [bool; 3],
 }
 
@@ -91,7 +91,8 @@ impl Objectives {
         self.promises.iter().filter(move |(id, _)| **id != tenant).map(|(_, promise)| &promise.objective)
     }
 
-    /// The tenant has this objective from now on, or none; `is_lost`: it is not kept as the SSD is now, and is tried later.
+    /// Sets the tenant's objective from now on, or none; `is_lost`: it is not kept as the SSD is now, and is tried
+    /// later.
     pub(super) fn set(
         &mut self,
         now: Instant,
@@ -134,7 +135,7 @@ impl Objectives {
         })
     }
 
-    /// An IO of any tenant has arrived.
+    /// Notes an IO of any tenant that has arrived.
     #[inline]
     pub(super) fn on_arrival(&mut self, now: Instant, io: &Io) -> Changed {
         let Some(promise) = self.promises.get_mut(&io.tenant) else { return Changed(false) };
@@ -142,7 +143,8 @@ impl Objectives {
         Changed(!core::mem::replace(&mut self.is_awake, true) && !self.squeeze.is_open())
     }
 
-    /// An IO of any tenant has ended: because the SSD did it (`counts`), failed, or was taken back. Without objectives the limit would be `limit`.
+    /// Notes the end of an IO of any tenant: the SSD did it (`counts`), or it failed or was taken back. Without
+    /// objectives the limit would be `limit`.
     #[inline]
     pub(super) fn on_end(
         &mut self,
@@ -186,7 +188,7 @@ impl Objectives {
         true
     }
 
-    /// An IO of a tenant without an objective goes to the SSD.
+    /// Charges an IO of a tenant without an objective that goes to the SSD.
     #[inline]
     pub(super) fn on_submit(&mut self, now: Instant, writes: bool, cost: Bytes) {
         let of = usize::from(!writes);
@@ -196,7 +198,7 @@ impl Objectives {
         }
     }
 
-    /// From when on writers and readers may go, if not now.
+    /// The instants from which writers and readers may go, if not now.
     #[inline]
     pub(super) fn closed(&self, now: Instant) -> [Option<Instant>; 2] {
         self.paces.map(|pace| pace.map(|pace| pace.due()).filter(|due| *due > now))
@@ -220,7 +222,8 @@ impl Objectives {
         self.promises.values().any(is_kept)
     }
 
-    /// A period of `span` has ended; without objectives the limit would be `limit`. `is_probed`: in it some tenants had to wait for a probe.
+    /// Ends a period of `span`; without objectives the limit would be `limit`. `is_probed`: in it some tenants had to
+    /// wait for a probe.
     #[cold]
     pub(super) fn on_period(&mut self, now: Instant, span: Nanos, limit: Bytes, is_probed: bool) -> Changed {
         let used = core::mem::take(&mut self.used);
@@ -304,7 +307,7 @@ impl Objectives {
         }
     }
 
-    /// Others do as little as they may, and still too many IOs are late: those that have shown it for long enough have lost their objectives.
+    /// Gives up the objectives that were missed for long enough although others do as little as they may.
     fn lose(&mut self, now: Instant) -> bool {
         let mut any = false;
         for promise in self.promises.values_mut().filter(|promise| promise.is_hopeless()) {
@@ -352,7 +355,7 @@ impl Objectives {
         }
     }
 
-    /// A tenant with an objective has woken up the others' limits.
+    /// Applies the others' limits when a tenant with an objective returns.
     #[cold]
     pub(super) fn wake(&mut self, now: Instant) {
         self.squeeze.forget_raise();

@@ -32,16 +32,16 @@ const CALM: Nanos = Nanos::millis(100);
 const HELD_TO: u64 = 7;
 /// Time without IOs after which a tenant counts as asking for nothing.
 const IDLE: Nanos = Nanos::secs(1);
-/// After an objective was lost, it is tried again after the first of these, then after twice that, up to the second.
+/// The first and the longest pause after which a lost objective is tried again; it doubles each time.
 const RETRY: [Nanos; 2] = [Nanos::secs(5), Nanos::secs(80)];
 /// Number of latencies that are kept for the percentile that is shown.
 const RECENT: usize = 1000;
 /// Of the last seconds, one after the other.
 const SECONDS: usize = 5;
-/// After this many IOs (times the percentile's) the older half of the tally is forgotten.
+/// Number of IOs (times the percentile's) after which the older half of the tally is forgotten.
 const REMEMBERED: u64 = 20;
 
-/// IOs, and how many of them were late.
+/// The number of IOs, and of late ones among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) ios: u64,
@@ -78,17 +78,17 @@ pub(super) struct Promise {
     /// The IOs that count, and when each came.
     arrived: BTreeMap<IoId, Instant>,
     pub(super) last_arrival: Option<Instant>,
-    /// Of the IOs that came since then, for the next decision.
+    /// The tally of IOs that arrived after `since`, for the next decision.
     since: Instant,
     seen: Tally,
-    /// Of the last seconds, by the bound itself.
+    /// Tallies of the last seconds, by the bound itself.
     seconds: VecDeque<Tally>,
     second_begun: Instant,
     recent: VecDeque<Nanos>,
-    /// The objective was lost: when it is tried again, and after which pause.
+    /// When a lost objective is tried again, and the length of the pause before.
     pub(super) retry: Instant,
     pub(super) pause: Nanos,
-    /// It was lost and is tried again.
+    /// Whether it was lost and is being tried again.
     pub(super) is_retried: bool,
 }
 
@@ -171,7 +171,7 @@ impl Promise {
         }
     }
 
-    /// An IO has ended (`counts`: because the SSD did it) or was taken back.
+    /// Notes the end of an IO, by the SSD (`counts`) or otherwise, or its withdrawal.
     pub(super) fn on_end(&mut self, now: Instant, id: IoId, counts: bool) {
         self.outstanding = self.outstanding.saturating_sub(1);
         let Some(came) = self.arrived.remove(&id) else { return };
@@ -206,7 +206,7 @@ impl Promise {
         tally.late += u64::from(stay > self.bound);
     }
 
-    /// Of the last seconds.
+    /// The tally of the last seconds.
     pub(super) fn lately(&self) -> Tally {
         let sum = |sum: Tally, of: &Tally| Tally { ios: sum.ios + of.ios, late: sum.late + of.late };
         self.seconds.iter().fold(Tally::default(), sum)

@@ -71,7 +71,7 @@ struct Setting {
     value: Option<u64>,
     /// Rest after it is turned up too far the next time.
     rest: Nanos,
-    /// It is not turned up before.
+    /// The instant before which it is not turned up.
     not_before: Instant,
 }
 
@@ -114,8 +114,8 @@ impl Squeeze {
         self.raised.is_some()
     }
 
-    /// Too many IOs are late (`very`: far too many): turns a knob down, and says how long that takes to have its effect. `None`: all that
-    /// matter are as low as they may be.
+    /// Turns a knob down because too many IOs are late (`very`: far too many). Returns the time that this takes to have
+    /// its effect; `None` if all knobs that matter are as low as they may be.
     pub(super) fn tighten(&mut self, now: Instant, seen: &Use, very: bool) -> Option<Nanos> {
         if let Some((knob, before)) = self.raised.take() {
             let is_first_time = self.settings[knob as usize].rest == REST;
@@ -178,8 +178,8 @@ impl Squeeze {
         turns.into_iter().find(may)
     }
 
-    /// Few IOs are late: turns a knob up of those that `hold` others back, and says how long that takes to have its effect. `None`: there is none,
-    /// or not yet.
+    /// Turns up a knob that `hold`s others back, because few IOs are late. Returns the time that this takes to have its
+    /// effect; `None` if there is no such knob, or not yet.
     pub(super) fn loosen(&mut self, now: Instant, seen: &Use, hold: [bool; 3]) -> Option<Nanos> {
         if let Some((knob, _)) = self.raised.take() {
             self.settings[knob as usize].rest = REST;

@@ -19,7 +19,7 @@ use super::super::prices::Prices;
 use super::{BUFFER_MAX, Found, LONGEST, Probe};
 use units::{Bytes, Instant, Nanos};
 
-/// Less absorbed than this says nothing of the buffer: it was full already when the probe began.
+/// Least absorbed amount that says anything about the buffer: with less, it was full already when the probe began.
 const BUFFER_LEAST: u64 = 2 << 20;
 /// Drain time of a buffer, before it was ever measured.
 const DRAIN_UNKNOWN: Nanos = Nanos::millis(100);
@@ -29,7 +29,7 @@ const DRAIN_MAX: Nanos = Nanos(LONGEST.0 * 3 / 4);
 pub(in super::super) const FIRST: u32 = 2;
 /// The pause between those.
 const FIRST_PAUSE: Nanos = Nanos::millis(30);
-/// After those, the pause is this many times the probe.
+/// The later pause, in multiples of the probe's length.
 const SHARE: u64 = 200;
 /// A probe that found nothing is repeated after twice this, then after four times this, and so on.
 const BARREN_PAUSE: Nanos = Nanos::millis(250);
@@ -51,7 +51,7 @@ pub(in super::super) struct Explorer {
     /// Time that probes may still take, and when that was counted.
     budget: Nanos,
     counted: Instant,
-    /// Until when all changes that were followed up will be paid for.
+    /// The instant at which all changes that were followed up will be paid for.
     doubts_until: Instant,
     /// When each kind last had its turn.
     turns: [u64; Kind::COUNT],
@@ -144,7 +144,7 @@ impl Explorer {
         Some(Probe { is_again, found_before, weights, ..probe })
     }
 
-    /// The SSD seems to have changed. Returns whether everything is to be measured again.
+    /// Notes that the SSD seems to have changed. Returns whether everything is to be measured again.
     pub(in super::super) fn doubt(&mut self, now: Instant) -> bool {
         let until = self.doubts_until.max(now) + DOUBT_PAUSE;
         if until > now + Nanos(DOUBT_PAUSE.0 * DOUBTS) {
@@ -186,7 +186,7 @@ impl Explorer {
         self.buffer = None;
     }
 
-    /// A probe has ended, and its kind was measured this many times by now.
+    /// Notes the end of a probe, after which its kind was measured this many times.
     pub(in super::super) fn on_end(
         &mut self,
         now: Instant,

@@ -30,7 +30,8 @@
 //! their work. (Using the time that reads beside them leave was tried, and as often made the price worse: reads and
 //! writes do not add up.)
 //!
-//! A tenant that comes during a probe does not wait for it. Windows in which it had much do not count, and if it goes on, the probe is over.
+//! A tenant that comes during a probe does not wait for it. Windows in which it had much do not count, and if it
+//! continues, the probe is over.
 //!
 //! Elsewhere: the [`Explorer`] decides when a probe runs, and for which kind.
 //!
@@ -86,7 +87,7 @@ pub(super) const QUIET: Nanos = Nanos::micros(300);
 /// The same in intervals at which its IOs came in the period before, if that is longer; but at most [`QUIET_MOST`].
 const INTERVALS: u64 = 4;
 const QUIET_MOST: Nanos = Nanos::millis(5);
-/// The result is the mean of this many windows at least.
+/// Least number of windows; the result is their mean.
 const LEAST: usize = 4;
 /// Least number of windows of anything that writes: a buffer empties in bursts.
 const LEAST_WRITING: usize = 16;
@@ -106,14 +107,15 @@ const DRAIN_LIMIT: Bytes = Bytes(20_000);
 pub(super) struct Probe {
     /// The kind of work that has the SSD.
     pub(super) kind: Kind,
-    /// It was measured, but the buffer may still have drained, which makes reads slow, never fast. So only a lower price counts.
+    /// Whether it was measured before, when the buffer may still have drained, which makes reads slow, never fast. So
+    /// only a lower price counts.
     pub(super) is_again: bool,
     begun: Instant,
     /// Whether the buffer may still drain.
     is_draining: bool,
-    /// Since when nothing is in flight.
+    /// The instant since which nothing is in flight.
     quiet: Option<Instant>,
-    /// The buffer has drained by then.
+    /// The instant by which the buffer has drained.
     drained: Instant,
     windows: Windows,
     /// All busy tenants, and those of the kind.
@@ -142,13 +144,13 @@ pub(super) struct Probe {
 /// Next step after a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The probe goes on.
+    /// Continue the probe.
     Continue,
-    /// The buffer has drained: it goes on with [`Probe::limit`] in flight.
+    /// Continue with [`Probe::limit`] in flight: the buffer has drained.
     Open,
-    /// It goes on with this much device time in flight.
+    /// Continue with this much device time in flight.
     Limit(Bytes),
-    /// Enough was seen.
+    /// End the probe: enough was seen.
     End,
 }
 
@@ -221,7 +223,7 @@ impl Probe {
         seldom.clamp(QUIET, QUIET_MOST)
     }
 
-    /// That time has come. Extra reads take over when the buffer has drained.
+    /// Handles that quiet time. Extra reads take over when the buffer has drained.
     pub(super) fn on_quiet(&mut self, now: Instant) -> Step {
         match self.fills_itself() && self.is_draining && now < self.ends() {
             true => self.open(now),
@@ -229,7 +231,7 @@ impl Probe {
         }
     }
 
-    /// The buffer has drained.
+    /// Begins the measurement: the buffer has drained.
     fn open(&mut self, now: Instant) -> Step {
         self.is_draining = false;
         self.windows.begin(now);
@@ -241,7 +243,7 @@ impl Probe {
         !self.kind.writes() && self.extra.can_go()
     }
 
-    /// An IO of the kind has arrived, and found this many of its tenant's outstanding.
+    /// Counts an IO of the kind that has arrived and found this many of its tenant's outstanding.
     #[inline]
     pub(super) fn on_arrival(&mut self, outstanding: usize) {
         let window = self.windows.open();
@@ -250,7 +252,7 @@ impl Probe {
         self.found_since = [self.found_since[0] + outstanding as u64, self.found_since[1] + 1];
     }
 
-    /// An IO goes to the SSD, of the kind (`own`) or not.
+    /// Notes an IO that goes to the SSD, of the kind (`own`) or not.
     #[inline]
     pub(super) fn on_submit(&mut self, own: bool, io: &Io) {
         if !own {
@@ -287,7 +289,7 @@ impl Probe {
         self.extra.next(wanted, in_flight, extra, price)
     }
 
-    /// An extra read has ended.
+    /// Counts an extra read that has ended.
     pub(super) fn on_extra_read(&mut self, now: Instant, read: ExtraRead, outcome: Outcome) -> Step {
         match outcome {
             Outcome::Failed => self.extra.fail(),

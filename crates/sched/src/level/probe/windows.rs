@@ -7,16 +7,16 @@ use units::{Instant, Nanos};
 pub(super) const WINDOW: Nanos = Nanos::millis(10);
 /// Windows of the longest probe.
 const WINDOWS: usize = (LONGEST.0 / WINDOW.0) as usize;
-/// A full buffer is known by the rate over this many windows.
+/// Number of windows over which the rate shows that the buffer is full.
 const LATELY: usize = 4;
-/// The buffer was full when the rate has fallen by one part in this number.
+/// The part of the rate, one in this number, by which it falls when the buffer is full.
 const FALLEN: u64 = 6;
 /// If others had more than one part in this number, the probe has seen nothing.
 pub(super) const OTHERS_TOO_MANY: u64 = 3;
 /// Number of windows in a row with too much work of others after which a probe is over: a tenant has come that does not
 /// wait for it.
 pub(super) const CROWDED: usize = 8;
-/// Two spans are equally fast if their rates differ by at most one part in this number.
+/// The part of the rate, one in this number, by which two equally fast spans may differ.
 const STEADY: u64 = 33;
 
 /// Completions of a span: guesses of the kind's IOs, charges of all others', bytes written by the kind.
@@ -83,7 +83,7 @@ impl Windows {
         self.begun = now;
     }
 
-    /// Forgets all windows: they say nothing.
+    /// Discards all windows.
     pub(super) fn discard(&mut self, now: Instant) {
         (self.begun, self.count, self.now) = (now, 0, Window::default());
         (self.first, self.written) = (None, 0);
