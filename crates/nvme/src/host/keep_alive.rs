@@ -35,7 +35,7 @@ impl KeepAliveSchedule {
         self.traffic_counts = traffic_counts;
     }
 
-    /// Any command was sent.
+    /// Notes that any command was sent.
     pub(super) fn on_traffic(&mut self) {
         self.traffic = true;
     }
@@ -59,7 +59,7 @@ impl KeepAliveSchedule {
         Ok(true)
     }
 
-    /// The Keep Alive was answered.
+    /// Notes that the Keep Alive was answered.
     pub(super) fn on_answer(&mut self) {
         self.sent_at = None;
     }

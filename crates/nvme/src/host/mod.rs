@@ -188,7 +188,7 @@ impl HostController {
         self.wants_scan = true;
     }
 
-    /// An IO command was sent. It may make a Keep Alive unnecessary.
+    /// Notes that an IO command was sent. It may make a Keep Alive unnecessary.
     #[inline]
     pub fn on_traffic(&mut self) {
         if let Some(keep_alive) = &mut self.keep_alive {

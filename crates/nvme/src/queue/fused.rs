@@ -141,8 +141,7 @@ impl<B: Buffer> Queue<B> {
         }
     }
 
-    /// The data of a command is complete. Passes the command to the layer above; if it is fused, together
-    /// with its other half.
+    /// Passes a command with complete data to the layer above; if it is fused, together with its other half.
     #[inline]
     pub(super) fn deliver(
         &mut self,
@@ -190,7 +189,7 @@ impl<B: Buffer> Queue<B> {
         events.push(TargetEvent::Fused { halves });
     }
 
-    /// One half is refused and answered by the caller. The other half must be answered too.
+    /// Lets the other half of a pair fail, now or once it has arrived, after the caller has refused one.
     #[cold]
     pub(super) fn on_half_refused(&mut self, Place { pair, half }: Place) {
         let Some(found) = self.fused.pairs.find(pair) else { return };

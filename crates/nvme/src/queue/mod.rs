@@ -253,7 +253,7 @@ impl<B: Buffer> Queue<B> {
         admitted
     }
 
-    /// The data in the capsule of a command has arrived; `intact`: as it was sent.
+    /// Handles the data in a command's capsule, which has arrived; `intact`: as it was sent.
     pub(crate) fn on_capsule_data(
         &mut self,
         sqe: Sqe,
@@ -275,15 +275,16 @@ impl<B: Buffer> Queue<B> {
         self.transfers.find(number)
     }
 
-    /// The request for a transfer's data was written out. Returns the identifier of its command, and its length.
+    /// Notes that the request for a transfer's data was written out. Returns the identifier of its command, and its
+    /// length.
     pub(crate) fn on_fetch_sent(&mut self, number: u16, now: Instant) -> (u16, u32) {
         let transfer = self.transfers.at(number);
         transfer.open(now);
         (transfer.sqe().cid(), transfer.length())
     }
 
-    /// A part of a transfer's data has arrived, and was placed; `intact`: as it was sent. Passes the command on if that
-    /// was the last part.
+    /// Handles a part of a transfer's data, which has arrived and was placed; `intact`: as it was sent. Passes the
+    /// command on if that was the last part.
     pub(crate) fn on_transfer_data(&mut self, number: u16, intact: bool, events: &mut Vec<TargetEvent<B>>) {
         let transfer = self.transfers.at(number);
         if !intact {

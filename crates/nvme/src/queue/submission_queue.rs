@@ -71,8 +71,8 @@ impl SubmissionQueue {
         }
     }
 
-    /// One command is to be answered by its data alone. Returns false, and changes nothing, if the host must
-    /// get the head now.
+    /// Counts a command that its data alone completes. Returns false, and changes nothing, if the host must get the
+    /// head now.
     pub(super) fn complete_by_data(&mut self) -> bool {
         if self.flow_control == FlowControl::Enabled {
             if self.unreported >= self.entries / UNREPORTED_PART {
@@ -83,7 +83,7 @@ impl SubmissionQueue {
         true
     }
 
-    /// One command ends without an answer.
+    /// Counts a command that ends without an answer.
     pub(super) fn complete_silently(&mut self) {
         self.advance();
         self.unreported += 1;

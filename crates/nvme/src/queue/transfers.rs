@@ -70,7 +70,8 @@ impl<B: Buffer> Transfer<B> {
         }
     }
 
-    /// `count` more bytes have arrived, in their place unless the data is discarded. Returns those in place.
+    /// Counts `count` more bytes that have arrived, in their place unless the data is discarded. Returns those in
+    /// place.
     #[inline]
     pub(crate) fn advance(&mut self, count: usize) -> &[u8] {
         let from = self.received as usize;
@@ -78,7 +79,7 @@ impl<B: Buffer> Transfer<B> {
         self.buffer.as_ref().map_or(&[], |buffer| &buffer.bytes()[from..from + count])
     }
 
-    /// The request for its data was written out.
+    /// Notes that the request for its data was written out.
     pub(super) fn open(&mut self, now: Instant) {
         self.stage = Stage::Open { since: now };
     }

@@ -17,7 +17,7 @@ use units::{Nanos, Slowdown};
 /// One unit of the rest.
 const UNIT: Nanos = Nanos::millis(10);
 
-/// An SSD is slow now.
+/// A report that an SSD is slow now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy {
     /// Slowdown of reads against their usual time.

@@ -34,7 +34,7 @@ impl Bindings {
         }
     }
 
-    /// A connection of `host` was closed.
+    /// Removes a connection of `host` that was closed.
     pub(super) fn release(&mut self, host: &ReservationHost) {
         let Some(names) = self.0.get_mut(&host.id) else { return };
         if let Some(connections) = names.get_mut(&host.nqn) {

@@ -19,7 +19,7 @@ pub enum Role {
     Discovery,
 }
 
-/// Which hosts may connect.
+/// The hosts that may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostAccess {
     /// All.

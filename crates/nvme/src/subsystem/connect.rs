@@ -191,8 +191,8 @@ impl Subsystem {
         Ok(slot)
     }
 
-    /// A connection was closed, and none of its commands is on a device any more. Ends the controller if this
-    /// was its admin queue.
+    /// Removes a connection that was closed, when none of its commands is on a device any more. Ends the controller if
+    /// this was its admin queue.
     pub fn on_disconnect(&mut self, _now: Instant, key: QueueKey) {
         let Some(queue) = self.queues.remove(key) else { return };
         let Queue { controller: slot, queue_id, host, resets, .. } = queue;

@@ -163,8 +163,8 @@ impl Controllers {
         Some(slot)
     }
 
-    /// The keep-alive timer of a controller was started. If traffic postpones the deadline, that is noticed when the old deadline
-    /// passes.
+    /// Watches the keep-alive timer of a controller after it was started. If traffic postpones the deadline, that is
+    /// noticed when the old deadline passes.
     pub(super) fn expect_timeout(&mut self, slot: usize) {
         let Some(Some(Entry { controller, watched, .. })) = self.table.get(slot) else { return };
         let deadline = controller.keep_alive.deadline();

@@ -37,8 +37,7 @@ impl Events {
         Events { requests: Vec::new(), requests_max, enabled: 0, states: Default::default() }
     }
 
-    /// The controller was reset: drops events and configuration. Returns the requests, which get no
-    /// completion.
+    /// Drops events and configuration because the controller was reset. Returns the requests, which get no completion.
     pub(super) fn reset(&mut self) -> Vec<u16> {
         core::mem::replace(self, Events::new(self.requests_max)).requests
     }
@@ -58,7 +57,7 @@ impl Events {
         }
     }
 
-    /// Command `cid` waits for an event. Returns its completion if an event is already waiting.
+    /// Lets command `cid` wait for an event. Returns its completion if an event is already waiting.
     pub(super) fn on_request(&mut self, cid: u16) -> Result<Option<Cqe>, Status> {
         if self.requests.len() == self.requests_max {
             return Err(Status::ASYNC_EVENT_LIMIT_EXCEEDED);

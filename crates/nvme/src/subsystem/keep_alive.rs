@@ -57,7 +57,7 @@ impl KeepAlive {
         self.timeout
     }
 
-    /// A Keep Alive command arrived, or the controller was enabled.
+    /// Restarts the timer: a Keep Alive command arrived, or the controller was enabled.
     pub(super) fn restart(&mut self, now: Instant) {
         self.traffic = false;
         self.deadline = match self.span() {

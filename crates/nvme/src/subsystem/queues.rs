@@ -65,7 +65,7 @@ impl Queues {
         Some(queue)
     }
 
-    /// The controller of a connection has ended, or has closed it.
+    /// Forgets the controller of a connection, which has ended or has closed it.
     pub(super) fn on_closing(&mut self, key: QueueKey) {
         if let Some(queue) = self.table.get_mut(key.slot as usize).and_then(Option::as_mut) {
             queue.controller = None;

@@ -105,8 +105,8 @@ impl PduReader {
         }
     }
 
-    /// `bytes`, the next of the present payload, have arrived where they belong. If they are its last, `next` goes on, with or without
-    /// input.
+    /// Takes `bytes`, the next of the present payload, which have arrived at their place. If they are its last, `next`
+    /// continues, with or without input.
     pub fn on_placed(&mut self, bytes: &[u8]) {
         if let State::Payload { layout, left } = &mut self.state {
             *left = left.checked_sub(bytes.len() as u32).expect("no more than the payload was placed");
@@ -210,7 +210,7 @@ impl PduReader {
         }
     }
 
-    /// The PDU is complete; the next byte starts another one.
+    /// Ends the PDU; the next byte starts another one.
     fn finish(&mut self) {
         self.state = State::Common;
         self.filled = 0;
@@ -225,7 +225,7 @@ impl PduReader {
         self.filled == wanted
     }
 
-    /// A header is complete.
+    /// Checks the digest of a complete header, and begins its padding or payload.
     fn after_header(&mut self, layout: Layout) -> Result<Step<'static>, Violation> {
         if layout.header_digest() {
             self.check_header_digest(usize::from(layout.header_end) - DIGEST_SIZE)?;

@@ -63,7 +63,7 @@ impl<B: Buffer> TargetConnection<B> {
         if self.fatal.is_some() || place.is_empty() { &mut [] } else { &mut place[..left] }
     }
 
-    /// The first `count` bytes of `place` were received. Appends the resulting events to `events`.
+    /// Takes the first `count` bytes of `place` as received. Appends the resulting events to `events`.
     pub fn on_placed(&mut self, count: usize, events: &mut Vec<TargetEvent<B>>) {
         match &mut self.receiving {
             Receiving::InCapsule { buffer, filled } => {
