@@ -136,7 +136,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Every operation is one step.
+    /// Limits under which every operation is one step.
     pub(crate) const WHOLE: Pieces = Pieces { data: u64::MAX, zeroes: u64::MAX, discard: u64::MAX };
 }
 

@@ -188,8 +188,9 @@ impl Reactor {
         self.driver.resume_receive(token, &mut self.events);
     }
 
-    /// From now on the socket's bytes are not reported. [`Event::Readable`] says that there are some, and [`Reactor::read`] takes them
-    /// straight to where they belong: for bytes that would otherwise be copied once more. Data received before is reported before.
+    /// Stops reporting the socket's bytes from now on. [`Event::Readable`] announces them, and [`Reactor::read`] takes
+    /// them straight to their place: for bytes that would otherwise be copied once more. Data received before is
+    /// reported before.
     pub fn pull_receive(&mut self, token: Token) {
         self.driver.pull_receive(token);
     }

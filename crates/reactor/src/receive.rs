@@ -45,7 +45,7 @@ enum Available {
 pub(crate) struct ReceivePool {
     memory: Region,
     buffer_size: usize,
-    /// Which buffers are lent; a bit of doubt here would be unsound, so it is recorded.
+    /// The buffers that are lent; a mistake here would be unsound, so it is recorded.
     lent: Box<[Cell<bool>]>,
     available: Available,
     available_count: Cell<usize>,

@@ -83,7 +83,7 @@ impl<A: AtomicByte> WakeWord<A> {
         self.0.compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// The reactor is back; whether there was a wake-up meanwhile.
+    /// Marks the reactor as awake. Returns whether there was a wake-up meanwhile.
     pub(crate) fn end_sleep(&self) -> bool {
         self.0.swap(AWAKE, Ordering::AcqRel) == NOTIFIED
     }

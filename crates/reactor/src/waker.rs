@@ -64,7 +64,7 @@ impl Waker {
         self.shared.word.begin_sleep()
     }
 
-    /// The reactor is back; whether there was a wake-up meanwhile.
+    /// Marks the reactor as awake. Returns whether there was a wake-up meanwhile.
     pub(crate) fn end_sleep(&self) -> bool {
         self.shared.word.end_sleep()
     }

@@ -129,7 +129,7 @@ impl Messages {
         count
     }
 
-    /// This many bytes were sent.
+    /// Notes that this many bytes were sent.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.gone += bytes;
         while let Some(first) = self.outgoing.front()

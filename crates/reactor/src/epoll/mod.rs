@@ -372,7 +372,7 @@ impl Driver for EpollDriver {
         Ok(self.sources.insert(|_| Source::File(file)))
     }
 
-    /// There is nothing that could be registered.
+    /// Returns nothing: this backend registers nothing.
     fn take_unregistered(&mut self) -> Option<Unregistered> {
         None
     }

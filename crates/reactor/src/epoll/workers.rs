@@ -125,7 +125,8 @@ impl Drop for Workers {
     }
 }
 
-/// A panic elsewhere leaves the queues whole: nothing runs under the locks but pushes and takes.
+/// Locks a queue, even after a panic elsewhere: the queues stay whole, as nothing runs under the locks but pushes and
+/// takes.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -23,7 +23,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{Ordering, fence};
 
-/// Which ring a request goes to.
+/// The ring that a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     /// That of the sockets.
@@ -88,7 +88,7 @@ impl DeviceRings {
         self.rings.get_mut(place_of(lane))?.as_mut()
     }
 
-    /// All there are.
+    /// All rings that were made.
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut DeviceRing> {
         self.rings.iter_mut().flatten()
     }

@@ -196,7 +196,7 @@ fn is_unknown_command(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY))
 }
 
-/// A buffer's length fits: the pool's longest buffer is far below 4 GiB.
+/// The length for a submission entry. It fits: the pool's longest buffer is far below 4 GiB.
 fn entry_length(length: usize) -> u32 {
     u32::try_from(length).expect("an IO buffer is below 4 GiB")
 }

@@ -109,7 +109,7 @@ impl RingDriver {
         Ok(driver)
     }
 
-    /// Every wake-up is a completion from now on. The eventfd's counter is never read: what counts is that it is written to.
+    /// Makes every wake-up a completion from now on. The eventfd's counter is never read: only the write to it matters.
     fn watch_waker(&mut self) {
         let poll = opcode::PollAdd::new(types::Fd(self.waker.fd()), libc::POLLIN as u32).multi(true).build();
         // SAFETY: the eventfd lives as long as the driver, and the driver's drop waits for the request's last

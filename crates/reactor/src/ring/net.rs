@@ -207,7 +207,7 @@ impl Socket {
         None
     }
 
-    /// It is this starved socket's turn to try for a buffer.
+    /// Lets this starved socket try for a buffer.
     pub(super) fn feed(&mut self, queue: &mut Queue) {
         self.is_starved = false;
         self.arm(queue);
@@ -437,7 +437,7 @@ impl RingDriver {
         self.settle(index, events);
     }
 
-    /// There are bytes to read, or the connection has ended.
+    /// Handles bytes to read, or the end of the connection.
     pub(super) fn on_readable(&mut self, index: u32, events: &mut Events) {
         let (socket, _) = self.socket(index);
         socket.is_polling = false;

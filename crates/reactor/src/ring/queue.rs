@@ -23,7 +23,7 @@ pub(super) enum Kind {
     Readable,
     Send,
     Disk,
-    /// There is something on a ring of a device.
+    /// A read of the eventfd of a device's ring.
     DeviceRing,
     /// The cancellation of a receive. It names no memory, so it does not count as in flight.
     CancelReceive,

@@ -33,7 +33,8 @@ const BUFFERS: u16 = 4096;
 /// Slots that are looked at for freed memory when a buffer asks for one.
 const LOOKS: usize = 4;
 
-/// Why some files or buffers are used without being registered with the kernel: IO works all the same, and takes more processor time.
+/// The reason why some files or buffers are used without being registered with the kernel: IO works all the same, and
+/// takes more processor time.
 #[derive(Debug)]
 pub struct Unregistered {
     /// The refused kind: `files` or `buffers`.
@@ -62,7 +63,7 @@ impl fmt::Display for Unregistered {
 /// The tables of one ring. They are made when the first file comes.
 #[derive(Default)]
 pub(super) struct Registry {
-    /// Which slots for files are taken; empty if the kernel has no table.
+    /// The slots for files that are taken; empty if the kernel has no table.
     files: Vec<bool>,
     buffers: Buffers,
     is_made: bool,
