@@ -23,11 +23,11 @@ pub struct AuxiliaryChoice {
 /// Work that the store has done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stored {
-    /// A read was answered.
+    /// The end of a read.
     Served(u64),
-    /// A write is kept.
+    /// The end of a write.
     Kept(u64),
-    /// Another step.
+    /// The end of another step.
     Job(u64),
 }
 
@@ -73,7 +73,7 @@ impl Auxiliary {
         }
     }
 
-    /// When a step of the store ends that begins at `now`; none if the step is not the store's.
+    /// The end of a step of the store that begins at `now`; `None` if the step is not the store's.
     pub(crate) fn store(
         &mut self,
         now: Instant,

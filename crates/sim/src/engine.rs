@@ -62,9 +62,9 @@ pub fn run_disturbed(
 /// Something that is done to a switch under load.
 #[derive(Clone, Debug)]
 pub enum Disturbance {
-    /// Another scheduler is put in charge.
+    /// Puts another scheduler in charge.
     Replace(Setup),
-    /// A tenant takes back every second IO that waits in the switch.
+    /// Lets a tenant take back every second IO that waits in the switch.
     Withdraw(TenantId),
 }
 
@@ -79,7 +79,7 @@ enum Event {
     Look,
     /// The end of a PARDA period.
     Period,
-    /// The auxiliary store has done something.
+    /// The end of an operation of the auxiliary store.
     Stored(Stored),
     /// The disturbance of this number.
     Disturb(usize),
@@ -96,7 +96,7 @@ struct Flight {
     generation: u32,
     /// Its name while it is queued, and its place in the order of arrivals.
     queued: Option<(Ticket, u64)>,
-    /// It was taken back, and counts in no result.
+    /// Whether it was taken back, and counts in no result.
     is_withdrawn: bool,
     request: Request,
     asked_at: Instant,

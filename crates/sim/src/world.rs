@@ -144,7 +144,7 @@ pub struct TenantSpec {
     pub start: Instant,
     /// When it stops; at the latest at the end of the run.
     pub stop: Instant,
-    /// From the first instant on it asks for nothing, until the second: it goes away and comes back.
+    /// From the first instant until the second it asks for nothing: it goes away and comes back.
     pub away: Option<(Instant, Instant)>,
 }
 

@@ -92,7 +92,8 @@ impl Bench {
         hosts
     }
 
-    /// These hosts do their IOs until `span` is over or, if that comes first, they have written `bytes`. Then all of it ends.
+    /// Lets these hosts do their IOs until `span` is over or, if that comes first, they have written `bytes`. Then all
+    /// IOs end.
     pub(crate) fn run(&mut self, hosts: &[Hosts], span: Nanos, bytes: Bytes) {
         let until = self.now + span;
         let mut left = bytes.get();
@@ -124,7 +125,7 @@ impl Bench {
         }
     }
 
-    /// No host asks for anything.
+    /// Lets `span` pass without IOs.
     pub(crate) fn pause(&mut self, span: Nanos) {
         self.now += span;
         self.ssd.advance(self.now, &mut |_| {});

@@ -9,7 +9,8 @@ use units::{Bytes, Instant, Nanos};
 
 const ALL: Bytes = Bytes(u64::MAX);
 
-/// Random drives are scaled down so far that their caches last for hundredths of a second: these have sixteen times as much of it, and of flash.
+/// Random drives with caches that last long enough. They are scaled down so far that their caches last for hundredths
+/// of a second: these have sixteen times as much cache, and flash.
 fn consumers(count: usize) -> impl Iterator<Item = (u64, Profile)> {
     let consumers = drives().filter(|(_, profile)| profile.slc.blocks_per_die > 0);
     consumers.take(count).map(|(seed, mut profile)| {
