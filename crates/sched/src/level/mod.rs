@@ -29,8 +29,8 @@
 //!
 //! A reservation promises bytes, so it counts a written byte as many times as a large written byte costs more than a read one.
 //!
-//! Holds: no probe keeps a tenant waiting longer than [`probe::LONGEST`], and a probe ends at once when its tenants
-//!        have nothing to do (`a_probe_of_an_idle_kind_ends_at_once`); a tenant alone keeps the SSD busy
+//! Holds: no probe keeps a tenant waiting longer than [`probe::LONGEST`], and a probe ends soon when its tenants have
+//!        nothing to do (`a_probe_of_an_idle_kind_ends_soon`); a tenant alone keeps the SSD busy
 //!        (`one_tenant_may_have_more_in_the_ssd_than_it_needs`).
 //! Figures: `docs/lab.md`, the judge.
 
