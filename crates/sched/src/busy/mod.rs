@@ -20,7 +20,7 @@
 //! two minutes.
 //!
 //! Holds: without knowledge it reports nothing (`what_was_always_slow_is_usual`); its reports stay within their bounds
-//!        for any IOs (`any_ios_at_all`); on simulated SSDs, `sim/tests/busy.rs`. Memory: 11 KiB, and no more.
+//!        for any IOs (`any_ios_at_all`); on simulated SSDs, `sim/tests/busy/`. Memory: 11 KiB, and no more.
 
 mod lasting;
 #[cfg(test)]
