@@ -15,7 +15,7 @@ pub(crate) struct Args {
 
 /// Prints the script, which the user's shell sources.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    // Into memory first: the generator panics if it cannot write.
+    // Into memory first, because the generator panics if it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "gimbal", &mut script);
     output::print(&String::from_utf8(script).context("the script is not text")?)?;

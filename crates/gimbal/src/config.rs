@@ -1,4 +1,5 @@
-//! `gimbal config`: finds the problems of a configuration before it is used, shows all of it, and lists what its numbers may be.
+//! `gimbal config`: finds the problems of a configuration before it is used, shows all fields of it, and lists the
+//! numeric fields with their limits.
 
 use crate::output;
 use clap::Subcommand;
@@ -39,7 +40,7 @@ enum ConfigCommand {
     },
 }
 
-/// Prints one line per problem on stderr, and the answer on stdout.
+/// Prints one line per problem on stderr, and the result on stdout.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         ConfigCommand::Check { file } => with_config(&file, |config| {
@@ -83,7 +84,7 @@ fn with_config(file: &Path, answer: impl FnOnce(Config) -> anyhow::Result<()>) -
     }
 }
 
-/// The tables of numeric fields, as `docs/configuration.md` has them.
+/// The tables of numeric fields, as in `docs/configuration.md`.
 fn reference() -> String {
     let mut text = String::new();
     table_of(&mut text, "[limits]", limits::FIELDS, &Limits::default());

@@ -5,10 +5,10 @@
 //!      └──────► server::Remote: statistics, stop at once     (never wait for the owner)
 //! ```
 //!
-//! The owner may wait for a device while it reloads. A request that one before it makes pointless is refused at once, so the queue is bounded: one reload that
-//! has not begun, and the end.
+//! The owner may wait for a device while it reloads. A request that an earlier one makes pointless is refused at once.
+//! So the queue is bounded: at most one reload that has not begun, and the stop.
 //!
-//! Holds: a second reload is refused until the first has begun, and nothing comes after the end
+//! Holds: a second reload is refused until the first has begun, and nothing is accepted after the stop
 //!        (`a_request_that_another_makes_pointless_is_refused`).
 
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,37 +17,37 @@ use std::sync::{Arc, Mutex};
 /// A request to the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Reads the configuration again.
+    /// Read the configuration again.
     Reload,
-    /// Ends in order.
+    /// Stop in order.
     Stop,
 }
 
-/// A request that one before it makes pointless.
+/// The error for a request that an earlier one makes pointless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pointless(pub(crate) &'static str);
 
-/// Which requests wait.
+/// The requests in the queue.
 #[derive(Default)]
 struct Waiting {
     reload: bool,
     stop: bool,
 }
 
-/// The end of the queue for those who ask.
+/// The sending end of the queue.
 #[derive(Clone)]
 pub(crate) struct Requester {
     requests: Sender<Request>,
     waiting: Arc<Mutex<Waiting>>,
 }
 
-/// The end of the queue for the owner.
+/// The receiving end of the queue.
 pub(crate) struct Owner {
     requests: Receiver<Request>,
     waiting: Arc<Mutex<Waiting>>,
 }
 
-/// A queue with nothing in it.
+/// An empty queue.
 pub(crate) fn queue() -> (Requester, Owner) {
     let (sender, receiver) = channel();
     let waiting = Arc::new(Mutex::new(Waiting::default()));
@@ -55,7 +55,7 @@ pub(crate) fn queue() -> (Requester, Owner) {
 }
 
 impl Requester {
-    /// Asks for it.
+    /// Puts a request into the queue.
     ///
     /// # Errors
     /// An earlier request makes it pointless.
@@ -77,7 +77,7 @@ impl Requester {
 }
 
 impl Owner {
-    /// The next request. Without anybody who could ask for more, that is the end.
+    /// Waits for the next request. Returns `Stop` if every `Requester` was dropped.
     pub(crate) fn next(&self) -> Request {
         let request = self.requests.recv().unwrap_or(Request::Stop);
         if request == Request::Reload {

@@ -1,8 +1,9 @@
-//! Signals that end a run early: what was measured until then is shown, as at the end of its time.
+//! Signals that end a run early: the results so far are shown, as at the regular end.
 //!
-//! Control-C, `kill`, the end of the terminal, and `timeout` all mean the same. Some of them come twice at once (`timeout` signals the
-//! process and its group), so a second signal ends the process only if it comes [`REPEAT_AFTER`] later: then the user does not want to
-//! wait. A SIGHUP that was ignored at the start stays ignored (`nohup`).
+//! Control-C, `kill`, the end of the terminal, and `timeout` all have the same effect. Some of them come twice at once
+//! (`timeout` signals the process and its group). So a second signal ends the process only if it comes at least
+//! [`REPEAT_AFTER`] later: then the user does not want to wait. A SIGHUP that was ignored at the start stays ignored
+//! (`nohup`).
 //!
 //! Holds: each of these signals, also twice at once, leaves the results (`tests/bench.rs`).
 
@@ -17,15 +18,15 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A second signal ends the process if it comes this much later than the first.
+/// Least time after the first signal at which a second one ends the process.
 const REPEAT_AFTER: Duration = Duration::from_secs(1);
 
-/// The first signal that came, if any.
+/// The number of the first signal; 0 until one comes.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt(Arc<AtomicI32>);
 
 impl Interrupt {
-    /// Watches for signals from now on.
+    /// Starts to watch for signals.
     pub(crate) fn on_signals() -> io::Result<Interrupt> {
         let first = Arc::new(AtomicI32::new(0));
         let watched =
@@ -41,7 +42,7 @@ impl Interrupt {
                         since = Some(Instant::now());
                     }
                     Some(since) if since.elapsed() < REPEAT_AFTER => {}
-                    // If even that fails, the process goes on to its orderly end.
+                    // If this fails, the process continues to its orderly end.
                     Some(_) => drop(emulate_default_handler(signal)),
                 }
             }

@@ -1,7 +1,7 @@
-//! `gimbal key`: makes, shows and checks the keys by which hosts and controllers prove who they are.
+//! `gimbal key`: makes, shows and checks the keys with which hosts and controllers authenticate.
 //!
-//! A key is in a file of its own, which its owner alone can read. It is never an argument of a command, and never printed unless the file
-//! that is asked for is standard output.
+//! Each key is in its own file, which only its owner can read. It is never an argument of a command, and never printed
+//! unless the user names standard output as the file.
 //!
 //! Holds: a key that this command makes is a valid key for nvme-cli, files are made with mode 0600 and never replaced, and no message
 //!        contains a key (`tests/key.rs`).
@@ -21,9 +21,9 @@ use zeroize::Zeroizing;
 
 /// The largest file that is read as a key, in bytes.
 const FILE_MAX: u64 = 4096;
-/// Permissions of a file that its owner alone can read.
+/// Permissions of a file that only its owner can read.
 const OWNER_ONLY: u32 = 0o600;
-/// Permissions of others.
+/// Permission bits of users other than the owner.
 const OTHERS: u32 = 0o077;
 
 /// Arguments of `gimbal key`.
@@ -112,7 +112,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
 }
 
-/// Does the same for each file, and reports all that fail.
+/// Does the same for each file, and reports every failure.
 fn each(files: &[PathBuf], work: impl Fn(&Path) -> Result<()>) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for file in files {
@@ -161,7 +161,7 @@ fn generate(kind: Kind, hash: Option<Hash>, length: Option<usize>, file: &Path) 
         Err(error) => return Err(error).with_context(|| format!("{}: cannot be made", file.display())),
     };
     if let Err(error) = new.write_all(line.as_bytes()).and_then(|()| new.sync_all()) {
-        // The error of the write is the one to report.
+        // Report the error of the write, not that of the removal.
         let _ = std::fs::remove_file(file);
         return Err(error).with_context(|| format!("{}: cannot be written", file.display()));
     }
@@ -236,7 +236,7 @@ fn read_stdin() -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The problem of the permissions of a file with a key, if others than its owner can use it.
+/// Describes the problem of a key file that users other than its owner can read or change.
 fn open_to_others(file: &Path) -> Result<Option<String>> {
     if output::is_stdout(file) {
         return Ok(None);

@@ -5,16 +5,17 @@
 //!                  └ full: the line is counted and dropped             └ fails: the same for its lines
 //! ```
 //!
-//! A full disk, a pipe that is closed or that nobody reads, a stopped terminal: none of these may delay an IO or stop the target. So
-//! a thread that logs never waits for stderr and never sees its errors. What cannot be written is lost. When writing works again,
-//! the log says how many lines were lost, and why.
+//! A full disk, a pipe that is closed or has no reader, a stopped terminal: none of these may delay an IO or stop the
+//! target. So a thread that logs never waits for stderr and never sees its errors. Lines that cannot be written are
+//! lost. When writing works again, the log says how many lines were lost, and why.
 //!
 //! Lines are written whole, in writes of at most `PIECE` bytes, so that other writers to the same pipe do not tear them. If a full
 //! disk cuts a line, the writer ends that line before it writes the next one.
 //!
-//! Holds: a log that cannot be written costs lines, which are counted, and nothing else (`tests/log_trouble.rs`, and the tests
-//!        below); at most `CAPACITY` bytes wait.
-//! Elsewhere: `log_throttle` of the target limits how many lines a host may cause; `config::LogConfig` says what is logged.
+//! Holds: a log that cannot be written costs lines, which are counted, and nothing else (`tests/log_trouble.rs`, and
+//! the tests
+//!        below); at most `CAPACITY` bytes wait in the queue.
+//! Elsewhere: `log_throttle` of the target limits the lines that a host may cause; `config::LogConfig` has the filter.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::json;
@@ -30,11 +31,11 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer as FormatWriter;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-/// The most bytes that wait to be written.
+/// Maximum number of bytes in the queue.
 const CAPACITY: usize = 1 << 20;
-/// The longest write of more than one line: what a pipe writes atomically (`PIPE_BUF`).
+/// Maximum length of a write of more than one line: a pipe writes up to this atomically (`PIPE_BUF`).
 const PIECE: usize = 4096;
-/// After a failed write, the next one is tried after this time, or when a new line comes.
+/// Time after a failed write until the next try; a new line causes one earlier.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The log. Clones write to the same queue.
@@ -48,7 +49,7 @@ struct Shared {
     queue: Mutex<Queue>,
     /// Signalled when a line waits or was dropped.
     filled: Condvar,
-    /// Signalled when nothing waits and nothing is being written.
+    /// Signalled when the queue is empty and no write is in progress.
     emptied: Condvar,
     capacity: usize,
 }
@@ -56,13 +57,13 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<u8>,
-    /// Lines that came while the queue was full. All of them are later than those that wait.
+    /// Number of lines that came while the queue was full. All of them are later than those in the queue.
     turned_away: u64,
     is_writing: bool,
 }
 
 impl LogWriter {
-    /// A log to `output`.
+    /// Starts a log to `output`.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -183,9 +184,9 @@ impl Shared {
 struct Output {
     file: File,
     format: LogFormat,
-    /// Lines that were lost and not yet reported.
+    /// Number of lost lines that are not yet reported.
     lost: u64,
-    /// Why the latest write failed; `None` if it did not.
+    /// The error of the latest write; `None` if it succeeded.
     cause: Option<io::Error>,
     /// Whether the last line was cut.
     is_torn: bool,
@@ -200,7 +201,7 @@ impl Output {
         self.lost += count;
     }
 
-    /// Writes whole lines, after a line that says how many were lost before. What cannot be written is lost.
+    /// Writes whole lines, after a line with the number of lines lost before. Lines that cannot be written are lost.
     fn write(&mut self, bytes: &[u8]) {
         if self.lost > 0 && self.tell_lost().is_err() {
             self.lost += lines(bytes);
@@ -253,7 +254,7 @@ impl Output {
     }
 }
 
-/// As many whole lines as fit one write; or one line, if it is longer than that.
+/// As many whole lines as fit into one write, or a single line that is longer.
 fn first_piece(bytes: &[u8]) -> &[u8] {
     let end_of_line = |byte: &u8| *byte == b'\n';
     let within = bytes.iter().take(PIECE).rposition(end_of_line);
@@ -339,7 +340,7 @@ mod tests {
         const CAPACITY: usize = 10_000;
         let (reader, writer) = pipe().expect("a pipe");
         let log = LogWriter::with_capacity(file(writer), LogFormat::Json, CAPACITY).expect("a thread");
-        // More than the pipe holds and the queue besides.
+        // More than the pipe and the queue hold together.
         let line = format!("{}\n", "x".repeat(99));
         let count = 10_000;
         (0..count).for_each(|_| written(&log, &line));

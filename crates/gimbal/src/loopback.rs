@@ -1,4 +1,5 @@
-//! Runs a switch in this process, and loads it over real NVMe/TCP connections on loopback. The demo and the lab's live runs use it.
+//! Runs a switch in this process, and loads it over real NVMe/TCP connections on loopback. For the demo and the lab's
+//! live runs.
 
 use anyhow::{Context, Result, bail, ensure};
 use loadgen::{Job, Observer, Options, Results, Target};
@@ -6,7 +7,7 @@ use server::config::Config;
 use server::{Server, ServerHandle, Shutdown};
 use std::time::Duration;
 
-/// How long the switch may take to finish its outstanding commands.
+/// Time limit for the switch to finish its outstanding commands.
 const DRAIN_LIMIT: Duration = Duration::from_secs(20);
 
 /// A running switch.

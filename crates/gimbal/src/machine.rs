@@ -1,10 +1,10 @@
-//! Who used the machine's processors: this process, and others. Figures of a busy machine say little about a switch.
+//! Use of the machine's processors by this process and by others. Figures of a busy machine say little about a switch.
 
 use procfs::process::Process;
 use procfs::{CurrentSI, KernelStats, ProcResult};
 use std::time::{Duration, Instant};
 
-/// Processor time at one instant.
+/// The processor time used up to one moment.
 pub(crate) struct Watch {
     began: Instant,
     machine: Duration,
@@ -12,13 +12,14 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch. `None` on a system that does not report it.
+    /// Starts to watch. Returns `None` on a system that does not report processor time.
     pub(crate) fn start() -> Option<Watch> {
         let (machine, own) = used().ok()?;
         Some(Watch { began: Instant::now(), machine, own })
     }
 
-    /// The part of all processors' time since then that other processes, or other guests of the hypervisor, used.
+    /// The fraction of all processors' time since the start that other processes, or other guests of the hypervisor,
+    /// used.
     pub(crate) fn others(&self) -> Option<f64> {
         let (machine, own) = used().ok()?;
         let processors = KernelStats::current().ok()?.cpu_time.len();
@@ -27,7 +28,7 @@ impl Watch {
     }
 }
 
-/// Time that all processors together were busy, and that they were busy with this process.
+/// Busy time of all processors together, and the part of it used by this process.
 fn used() -> ProcResult<(Duration, Duration)> {
     let cpu = KernelStats::current()?.total;
     // Guest time is part of user time.
@@ -42,7 +43,7 @@ fn used() -> ProcResult<(Duration, Duration)> {
     Ok((busy.iter().sum(), own_time()?))
 }
 
-/// Processor time of this process so far, all of its threads.
+/// Processor time of all threads of this process so far.
 pub(crate) fn own_time() -> ProcResult<Duration> {
     let stat = Process::myself()?.stat()?;
     Ok(Duration::from_secs_f64((stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64))

@@ -59,7 +59,7 @@ enum Command {
     Lab(lab::Args),
     /// Run the target: share SSDs over NVMe/TCP
     Serve(Box<serve::Args>),
-    /// Probe an SSD from the outside, and write down what it can do; destroys its data
+    /// Probe an SSD from the outside and record its performance as a profile; destroys its data
     Ssdtest(Box<ssdtest::Args>),
     /// Create, list, show, check and remove volumes: files on the SSDs of several targets
     Volume(volume::Args),
@@ -67,7 +67,7 @@ enum Command {
     Targets(targets::Args),
     /// Check a configuration file of the target
     Config(config::Args),
-    /// Make, show and check the keys by which hosts and controllers prove who they are
+    /// Make, show and check the keys with which hosts and controllers authenticate
     Key(key::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
@@ -99,10 +99,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Shows help, the version, or what is wrong with the arguments.
+/// Shows the help, the version, or the problem of the arguments.
 fn explain(shown: &clap::Error) -> ExitCode {
     match shown.print() {
-        // Otherwise: the reader is gone, or there is no standard error to report to.
+        // In other cases the reader has closed the pipe, or there is no standard error to report to.
         Err(error) if !shown.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
             output::note(format_args!("gimbal: standard output cannot be written: {error}"));
             ExitCode::FAILURE

@@ -1,7 +1,8 @@
 //! Reports the state of the target to a service manager by systemd's notification protocol: a line or two to a datagram socket.
 //!
-//! With `Type=notify-reload` systemd knows when hosts may connect, when a reload begins and ends, and when the target stops. On
-//! `systemctl reload` it sends SIGHUP itself. Without `NOTIFY_SOCKET` in the environment there is no service manager to tell.
+//! With `Type=notify-reload` systemd knows when hosts may connect, when a reload begins and ends, and when the target
+//! stops. On `systemctl reload` it sends SIGHUP itself. Without `NOTIFY_SOCKET` in the environment there is no service
+//! manager.
 
 use reactor::Clock;
 use std::env;
@@ -32,7 +33,7 @@ impl State {
     }
 }
 
-/// Tells the service manager, if there is one. If that fails, the target continues.
+/// Notifies the service manager, if there is one. If that fails, the target continues.
 pub(crate) fn notify(state: State) {
     let Some(name) = env::var_os("NOTIFY_SOCKET") else { return };
     let address = match name.as_bytes() {

@@ -1,13 +1,14 @@
-//! All output of the commands, to standard output and to files. So a closed pipe and a full disk have the same effect everywhere.
+//! All output of the commands, to standard output and to files, so that a closed pipe and a full disk have the same
+//! effect everywhere.
 //!
-//! | what happens | what a command does |
+//! | event | effect on the command |
 //! |---|---|
-//! | nobody reads standard output any more (`\| head -1`) | prints nothing more and exits with its own exit code |
+//! | the reader closes standard output (`\| head -1`) | prints nothing more and exits with its own exit code |
 //! | standard output cannot be written (a full disk) | fails with an error, exit code 1 |
 //! | standard error cannot be written | continues without it: there is no other place for messages |
 //! | a file that a flag names cannot be written as a whole | fails with an error that names the file, exit code 1 |
 //!
-//! The signal SIGPIPE stays ignored: it would also end a command whose TCP connection breaks.
+//! SIGPIPE stays ignored: the signal would also end a command whose TCP connection breaks.
 //!
 //! Holds: no other file of this crate prints (the lints `print_stdout` and `print_stderr`); each subcommand follows the table
 //! (`tests/output.rs`).
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The path that means standard output.
 const STANDARD_OUTPUT: &str = "-";
 
-/// Set once nobody reads standard output any more.
+/// Set once the reader has closed standard output.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the path means standard output.
@@ -30,7 +31,7 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == STANDARD_OUTPUT
 }
 
-/// Whether anybody still reads standard output. If not, long work may end early when printing is its only result.
+/// Whether standard output still has a reader. If not, long work may end early if its only result is printed.
 pub(crate) fn has_reader() -> bool {
     !CLOSED.load(Ordering::Relaxed)
 }
@@ -49,13 +50,13 @@ pub(crate) fn line(text: impl Display) -> Result<()> {
     print(&format!("{text}\n"))
 }
 
-/// Prints a line on standard error, for people: a message that is not the result of the command.
+/// Prints a line on standard error: a message for people that is not the result of the command.
 pub(crate) fn note(text: impl Display) {
     // If this fails, there is no other place to report it.
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
-/// Standard output. Once nobody reads it, writes succeed and the bytes are dropped.
+/// Standard output. Once its reader has closed it, writes succeed and the bytes are dropped.
 pub(crate) struct Stdout;
 
 impl Write for Stdout {
@@ -82,8 +83,8 @@ fn is_closed(error: &io::Error) -> bool {
     is_closed
 }
 
-/// Where results go: a file that a flag names (`-` is standard output). Created before the work, so that an error shows before
-/// the work and not after it.
+/// The destination of results: a file that a flag names (`-` is standard output). Created before the work, so that an
+/// error is reported before the work and not after it.
 pub(crate) struct Destination {
     /// `None` is standard output.
     file: Option<(PathBuf, BufWriter<File>)>,
@@ -112,7 +113,7 @@ impl Destination {
         self.write(&format!("{text}\n"))
     }
 
-    /// Flushes what was written so far, for a program that reads the file meanwhile.
+    /// Flushes the text so far, for a program that reads the file meanwhile.
     pub(crate) fn flush(&mut self) -> Result<()> {
         match &mut self.file {
             None => Ok(()),
@@ -133,7 +134,7 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     File::create(path).and_then(write).with_context(|| cannot_write(path))
 }
 
-/// Checks that a file can be written, and changes nothing: neither the contents of a file, nor whether it exists.
+/// Checks that a file can be written. Neither changes its contents nor leaves a new file.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
     let is_new = !path.exists();
     let opened = OpenOptions::new().append(true).create(true).open(path).map(drop);

@@ -1,13 +1,13 @@
-//! What all commands about a rack share: where its metadata store is.
+//! The arguments that all commands about a rack share: the place of its metadata store.
 
 use anyhow::{Result, anyhow};
 use blob::store::Store;
 use std::env;
 
-/// The variable that names the store when no flag does.
+/// The environment variable that names the store if no flag does.
 const VARIABLE: &str = "GIMBAL_STORE";
 
-/// Where the metadata store is.
+/// The place of the metadata store.
 #[derive(clap::Args)]
 pub(crate) struct StoreArgs {
     /// The metadata store: etcd://HOST:PORT[,HOST:PORT...], or the path of a file for the processes of one machine.

@@ -6,11 +6,12 @@
 //!                  └─────────────────────────────────────┘
 //! ```
 //!
-//! A thread of its own talks to the store. So a store that is slow or away delays neither hosts nor the end of the target: IOs
-//! do not need it. A problem is logged when it begins, and again when it is another one.
+//! A thread of its own talks to the store. So a slow or unreachable store delays neither hosts nor the stop of the
+//! target: IOs do not need it. A problem is logged when it begins, and again when it changes.
 //!
-//! Each renewal looks whether the registrations are still those of this target, and whether another target wants them: two targets with
-//! one configuration both say so, and the first one keeps what it has.
+//! Each renewal checks whether the registrations still are those of this target, and whether another target tries to
+//! register the same SSDs. If two targets run with one configuration, both log it, and the first one keeps the
+//! registrations.
 //!
 //! Holds: `tests/volumes.rs`.
 
@@ -28,10 +29,10 @@ use units::Nanos;
 
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long the end of the target waits for the store. After that, the lease expires by itself.
+/// Time that the stop of the target waits for the store. After that, the lease expires by itself.
 const STOP_GRACE: Duration = Duration::from_secs(4);
 
-/// What is registered, and where.
+/// The SSDs to register, and the store.
 #[derive(Clone, PartialEq)]
 struct Offer {
     store: String,
@@ -52,19 +53,19 @@ impl Registration {
         let (end, ended) = channel();
         thread::Builder::new().name("registration".to_owned()).spawn(move || {
             run(&received);
-            // This fails if `stop` has waited long enough and gone on.
+            // This fails if `stop` has stopped waiting.
             let _ = end.send(());
         })?;
         Ok(Registration { offers, ended })
     }
 
-    /// Registers what the target offers now, and nothing else.
+    /// Registers the SSDs that the target offers now, and no others.
     pub(crate) fn offer(&self, server: &ServerHandle) {
         // The thread lives until `stop`.
         let _ = self.offers.send(offer_of(server));
     }
 
-    /// Takes the SSDs off the store's list of live ones, if the store answers in time.
+    /// Removes the SSDs from the store's list of live ones, if the store responds in time.
     pub(crate) fn stop(self) {
         drop(self.offers);
         if self.ended.recv_timeout(STOP_GRACE).is_err() {
@@ -124,15 +125,15 @@ fn run(offers: &Receiver<Option<Offer>>) {
     }
 }
 
-/// An offer, and what has become of it.
+/// An offer, and the state of its registration.
 struct Registered {
     offer: Offer,
     store: Option<Box<dyn Store + Send>>,
     lease: Option<LeaseId>,
-    /// Those that were registered under the lease.
+    /// The SSDs that were registered under the lease.
     ssds: Vec<SsdId>,
     standing: Standing,
-    /// Other targets that wanted the SSDs and were logged.
+    /// Other targets that tried to register the SSDs and were logged.
     rivals: BTreeSet<String>,
     /// The problem that was logged last.
     problem: Option<String>,
@@ -145,7 +146,7 @@ impl Registered {
         Registered { offer, store: None, lease: None, ssds, standing, rivals, problem: None }
     }
 
-    /// Renews the lease, or registers everything anew. Answers how long to wait before the next turn.
+    /// Renews the lease, or registers everything again. Returns the time until the next turn.
     fn turn(&mut self) -> Duration {
         match self.keep() {
             Ok(is_new) => {
@@ -166,7 +167,7 @@ impl Registered {
         }
     }
 
-    /// `Ok(true)`: everything was registered anew.
+    /// Renews the lease or registers the SSDs. `Ok(true)` means that everything was registered again.
     fn keep(&mut self) -> Result<bool, String> {
         let store = match &mut self.store {
             Some(store) => store,
@@ -186,7 +187,7 @@ impl Registered {
                             self.rivals.insert(rival);
                         }
                     }
-                    // After a problem, perhaps not all SSDs were registered.
+                    // After a problem, some SSDs may not be registered.
                     if self.problem.is_none() && review.lost.is_empty() {
                         return Ok(false);
                     }
@@ -206,7 +207,7 @@ impl Registered {
             Some(lease) => lease,
             None => *self.lease.insert(store.grant(self.offer.ttl).map_err(|error| error.to_string())?),
         };
-        // One SSD that is refused does not keep the others out.
+        // An SSD that is refused does not keep the others from being registered.
         let mut refused = Vec::new();
         self.ssds.clear();
         for record in &self.offer.ssds {

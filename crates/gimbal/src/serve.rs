@@ -4,8 +4,8 @@
 //! The first SIGTERM or SIGINT stops the target in order, the second one at once. SIGHUP reloads the configuration file, SIGUSR1 writes
 //! statistics to the log.
 //!
-//! Holds: stdout and stderr never delay or stop the target, even if nobody reads them (`tests/log_trouble.rs`).
-//! Elsewhere: how the log is written is `log_writer`.
+//! Holds: stdout and stderr never delay or stop the target, even without a reader (`tests/log_trouble.rs`).
+//! Elsewhere: `log_writer` writes the log.
 
 use crate::control::{self, Pointless, Request, Requester};
 use crate::log_writer::LogWriter;
@@ -43,9 +43,9 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{JsonFields, format};
 use units::{Bytes, Nanos};
 
-/// How long a reload waits for the IOs of devices and namespaces that the new configuration removes.
+/// Time limit of a reload for the IOs of devices and namespaces that the new configuration removes.
 const RELOAD_LIMIT: Duration = Duration::from_secs(10);
-/// How long the process waits for the log to be written before it exits, and for stdout at the start.
+/// Time limit for writing the log before the process exits, and for writing to stdout at the start.
 const OUTPUT_GRACE: Duration = Duration::from_secs(1);
 /// Default size of a null device.
 const NULL_SIZE: Bytes = Bytes::gib(1024);
@@ -89,7 +89,8 @@ pub(crate) struct Args {
     /// Scheduler: decides which IO goes to the SSD next, and when
     #[arg(long, value_name = "NAME", value_parser = Schedulers, conflicts_with = "config")]
     scheduler: Option<&'static Scheduler>,
-    /// What `gimbal ssdtest` found of the device (its profile.toml), for level: it begins with that instead of with guesses
+    /// Device profile of `gimbal ssdtest` (profile.toml), for level: it starts with these measurements instead of
+    /// guesses
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     prior: Option<PathBuf>,
     /// Calibration of the device, for level-calibrated, reflex and flashfq (`gimbal lab calibrate` writes one)
@@ -104,12 +105,12 @@ pub(crate) struct Args {
     /// Kernel interface for network and disk; `auto` is io_uring if it is allowed, else epoll
     #[arg(long, value_enum)]
     pub(crate) backend: Option<BackendName>,
-    /// How long the thread of a device polls for work before it sleeps, while IOs come quickly; `0us`: never [default: 50us if
-    /// there is a CPU for each device, else 0us]
+    /// Time for which the thread of a device polls for work before it sleeps, while IOs come quickly; `0us`: never
+    /// [default: 50us if there is a CPU for each device, else 0us]
     #[arg(long, value_name = "SPAN")]
     pub(crate) spin: Option<Nanos>,
-    /// Directory for reservations and for what was learnt of SSDs, which survive a restart [default: $STATE_DIRECTORY, else /var/lib/gimbal for root and
-    /// ~/.local/state/gimbal for other users]
+    /// Directory for reservations and for the learnt models of SSDs, which survive a restart [default:
+    /// $STATE_DIRECTORY, else /var/lib/gimbal for root and ~/.local/state/gimbal for other users]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) state_dir: Option<PathBuf>,
     /// Log filter, such as `info` or `warn,server=debug`
@@ -120,7 +121,7 @@ pub(crate) struct Args {
     pub(crate) log_format: Option<LogForm>,
 }
 
-/// The names of schedulers on the command line.
+/// Parser for the names of schedulers on the command line.
 #[derive(Clone)]
 pub(crate) struct Schedulers;
 
@@ -181,7 +182,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     result
 }
 
-/// Runs the target with a complete configuration. Without a state directory, `stateless` says why.
+/// Runs the target with a complete configuration. `stateless` is the reason if there is no state directory.
 fn serve(
     args: &Args,
     config: Config,
@@ -219,7 +220,7 @@ fn serve(
     notify(State::Stopping);
     let limit = Duration::from_nanos(server.config().limits.drain_timeout.get());
     info!(?limit, "stopping: outstanding commands are answered");
-    // First of all: no new volume is to choose these SSDs.
+    // First, so that no new volume chooses these SSDs.
     registration.stop();
     Ok(match server.shutdown(limit) {
         Shutdown::Complete => ExitCode::SUCCESS,
@@ -227,8 +228,8 @@ fn serve(
     })
 }
 
-/// Does what signals ask for, whatever the owner of the target waits for: passes requests on to it, writes statistics, and stops at once at the second signal to
-/// stop.
+/// Handles signals, also while the owner of the target waits: passes requests on to the owner, writes statistics, and
+/// stops at once at the second signal to stop.
 fn obey(mut signals: Signals, requester: &Requester, target: &Remote, log: &LogWriter) {
     let mut stops = false;
     for signal in &mut signals {
@@ -254,7 +255,7 @@ fn obey(mut signals: Signals, requester: &Requester, target: &Remote, log: &LogW
     }
 }
 
-/// A write to a closed pipe, or to a file at its size limit, must return an error and not kill the process.
+/// Makes a write to a closed pipe, or to a file at its size limit, return an error instead of killing the process.
 fn survive_failing_files() -> io::Result<()> {
     for signal in [SIGPIPE, SIGXFSZ] {
         flag::register(signal, Arc::default())?;
@@ -262,7 +263,7 @@ fn survive_failing_files() -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the listening addresses on stdout. stdout may be closed, or nobody may read it.
+/// Prints the listening addresses on stdout, which may be closed or have no reader.
 fn announce(addresses: &[SocketAddr]) {
     let text: String = addresses.iter().map(|address| format!("listening on {address}\n")).collect();
     let (done, is_done) = channel();
@@ -295,7 +296,7 @@ fn reload(server: &mut ServerHandle, args: &Args, set_filter: &SetFilter) {
     info!(file = %file.display(), "reloading the configuration");
     let reloaded = config_of(args).map_err(|error| format!("{error:#}")).and_then(|(mut config, lines)| {
         if config.state_dir.is_none() {
-            // The default was chosen at the start.
+            // The default was chosen at the start and stays.
             config.state_dir.clone_from(&server.config().state_dir);
         }
         let log = config.log.clone();
@@ -314,7 +315,7 @@ fn reload(server: &mut ServerHandle, args: &Args, set_filter: &SetFilter) {
     }
 }
 
-/// The configuration, and, if it comes from a file, the lines of its fields.
+/// The configuration; if it comes from a file, also the lines of its fields.
 fn config_of(args: &Args) -> anyhow::Result<(Config, Option<Lines>)> {
     let (mut config, lines) = match (&args.config, &args.device) {
         (Some(file), _) => {
@@ -420,7 +421,7 @@ fn device_kind(device: &str, args: &Args) -> anyhow::Result<DeviceKind> {
     Ok(DeviceKind::File { path, size: args.size, create: args.create, direct: true })
 }
 
-/// Whether this is the character device of an NVMe namespace, which is called `/dev/ng0n1` or so.
+/// Whether this is the character device of an NVMe namespace, with a name like `/dev/ng0n1`.
 fn is_generic_namespace(path: &Path) -> bool {
     let is_called_so = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"ng"));
     is_called_so && path.metadata().is_ok_and(|metadata| metadata.file_type().is_char_device())
@@ -435,7 +436,7 @@ fn start_log(log: &LogConfig, writer: LogWriter) -> anyhow::Result<SetFilter> {
     let filter = filter_of(log).map_err(anyhow::Error::msg)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        // The thread that logs would write them to stderr itself, and might block.
+        // The thread that logs would write these to stderr itself, and might block.
         .log_internal_errors(false)
         .with_writer(writer);
     Ok(match log.format {
@@ -456,17 +457,17 @@ fn start_log(log: &LogConfig, writer: LogWriter) -> anyhow::Result<SetFilter> {
     })
 }
 
-/// Changes what is logged.
+/// Changes the log filter.
 type SetFilter = Box<dyn Fn(&LogConfig) -> Result<(), String>>;
 
 fn filter_of(log: &LogConfig) -> Result<EnvFilter, String> {
     log.filter().map_err(|error| format!("log.level: {error}"))
 }
 
-/// A panic is a bug of ours. If the target continued without one of its threads, hosts would wait for answers that never come.
-/// If it exits, hosts and the service manager notice at once.
+/// Ends the process on a panic, which is a bug of the target. If the target continued without one of its threads, hosts
+/// would wait for responses that never come. If it exits, hosts and the service manager notice at once.
 ///
-/// The report goes through the thread of the log, because a stderr that nobody reads must not keep the process alive.
+/// The report goes through the thread of the log, because a stderr without a reader must not keep the process alive.
 fn abort_on_panic(log: LogWriter) {
     panic::set_hook(Box::new(move |info| {
         let thread = thread::current();

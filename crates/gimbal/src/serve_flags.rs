@@ -1,4 +1,4 @@
-//! Reports a problem of the configuration at the place where the user wrote it: a flag, or a line of the file.
+//! Reports a problem of the configuration by the name that the user wrote: a flag, or a line of the file.
 //!
 //! A user who starts the target with flags has no file and does not know `device[0].size`. A user who starts it with a file may
 //! also give flags that override some fields.
@@ -8,7 +8,7 @@ use server::StartError;
 use server::config::{ConfigError, Lines, Problem};
 use std::path::Path;
 
-/// The flag that sets a field when there is no file, and other advice if the advice for a file does not fit.
+/// The flag that sets a field if there is no file, and other advice if that for a file does not fit.
 const FLAGS: &[(&str, &str, Option<&str>)] = &[
     ("device[0].path", "--device", None),
     ("device[0].profile", "--device", None),
@@ -29,7 +29,7 @@ const FLAGS: &[(&str, &str, Option<&str>)] = &[
     ("subsystem[0].nqn", "--nqn", None),
 ];
 
-/// The problems, one line each, named by flag or by line of the file. `lines` are those of the file in `args`.
+/// Lists the problems, one line each, named by flag or by line of the file. `lines` are those of the file in `args`.
 pub(crate) fn explain_config(error: ConfigError, args: &Args, lines: Option<&Lines>) -> String {
     let ConfigError::Wrong { file: None, problems } = error else { return error.to_string() };
     let shown =
@@ -44,7 +44,7 @@ pub(crate) fn explain_config(error: ConfigError, args: &Args, lines: Option<&Lin
     shown.collect::<Vec<String>>().join("\n")
 }
 
-/// The same for errors that show only at the start.
+/// Does the same for errors that are only found at the start.
 pub(crate) fn explain_start(error: StartError, args: &Args, lines: Option<&Lines>) -> String {
     match error {
         StartError::Config(error) => explain_config(error, args, lines),

@@ -1,14 +1,14 @@
-//! The default state directory of `gimbal serve`: where it keeps what must survive a restart.
+//! The default state directory of `gimbal serve`, for state that must survive a restart.
 //!
 //! ```text
 //!   --state-dir, or state_dir in the file ─► that one, or no start
 //!   $STATE_DIRECTORY (systemd's StateDirectory=) ─► that one, or no start
 //!   root ─► /var/lib/gimbal      others ─► $XDG_STATE_HOME/gimbal or ~/.local/state/gimbal
-//!      └─ cannot be created ─► none: reservations do not persist, and hosts are told so
+//!      └─ cannot be created ─► none: reservations do not persist, and hosts are informed
 //! ```
 //!
-//! The choice depends on the user that runs the target, not on what is writable, so it is the same at every start. A directory
-//! that exists and cannot be used is an error, because it may hold reservations.
+//! The choice depends on the user that runs the target, not on which directory is writable, so it is the same at every
+//! start. A directory that exists and cannot be used is an error, because it may hold reservations.
 //!
 //! Holds: `tests/reservations.rs`.
 
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// The user that owns `/var/lib`.
 const ROOT: u32 = 0;
 
-/// The default directory; or `None`, and a warning that says why.
+/// The default directory; or `None` with a warning that gives the reason.
 pub(crate) fn default() -> anyhow::Result<(Option<PathBuf>, Option<String>)> {
     if let Some(directories) = env::var_os("STATE_DIRECTORY").filter(|value| !value.is_empty()) {
         // systemd separates several directories by colons; the first one is the unit's own.

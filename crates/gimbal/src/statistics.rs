@@ -1,9 +1,10 @@
 //! `kill -USR1`: statistics of the running target in its log, one line of JSON for each SSD.
 //!
-//! The system lets only root and the user that runs the target send it signals, so no host can ask. A line shows the tenants with the most
-//! bytes, so its length is bounded, whoever connects; the sums are those of all.
+//! The system lets only root and the user that runs the target send it signals, so no host can ask. A line shows the
+//! tenants with the most bytes, so its length is bounded, however many hosts connect; the sums are those of all
+//! tenants.
 //!
-//! Elsewhere: what the numbers mean is `server::SsdStats`; docs/operations.md lists the fields.
+//! Elsewhere: `server::SsdStats` defines the numbers; docs/operations.md lists the fields.
 
 use crate::log_writer::LogWriter;
 use sched::BusyPeriod;
@@ -13,13 +14,13 @@ use std::cmp::Reverse;
 use std::time::Duration;
 use units::{Instant, Nanos, Slowdown};
 
-/// Tenants of an SSD that are shown by name.
+/// Number of tenants of an SSD that are shown by name.
 const TENANTS_SHOWN: usize = 20;
 
-/// The time for answers. An SSD whose thread takes longer has a line with its last numbers.
+/// Time limit for the SSDs' threads. An SSD whose thread takes longer gets a line with its last numbers.
 const LIMIT: Duration = Duration::from_millis(900);
 
-/// Writes the lines.
+/// Writes the lines to the log.
 pub(crate) fn log(target: &Remote, log: &LogWriter) {
     let stats = target.stats(LIMIT);
     for ssd in stats.ssds {
@@ -60,7 +61,7 @@ fn of_ssd(ssd: &SsdStats) -> Value {
     })
 }
 
-/// Times on the device's clock.
+/// The busy period as JSON, with times on the device's clock.
 fn of_busy(at: Instant, busy: &BusyPeriod) -> Value {
     let times = |slowdown: Slowdown| f64::from(slowdown.in_quarters()) / 4.0;
     json!({

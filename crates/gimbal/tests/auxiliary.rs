@@ -1,7 +1,7 @@
 //! `gimbal serve` with an auxiliary store: killed with data in it, with a damaged log, with a failing device.
 //!
-//! The SSD is a file, and its profile says that its write buffer is tiny and slow once it is exhausted. So nearly all that a busy client writes
-//! is diverted.
+//! The SSD is a file, and its profile says that its write buffer is tiny and slow once it is exhausted. So nearly all
+//! writes of a busy client are diverted to the store.
 
 #![cfg(target_os = "linux")]
 
@@ -35,7 +35,7 @@ impl Bed {
         let folder =
             PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("cargo's folder for tests is writable");
-        // Nobody listens there once this is dropped; the target takes it again after each kill.
+        // The port is free once this is dropped; the target listens on it again after each kill.
         let address =
             std::net::TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a port");
         let bed = Bed { folder, address, target: None };
@@ -48,7 +48,7 @@ impl Bed {
         self.folder.join(name)
     }
 
-    /// The target shares the file `ssd`.
+    /// Writes a configuration in which the target shares the file `ssd`.
     fn configure(&self, ssd: &str, store: &str) {
         let text = format!(
             "listen = [\"{}\"]\n[[device]]\nname = \"ssd\"\nkind = \"file\"\npath = {:?}\nsize = \"64M\"\ncreate = true\n\
@@ -67,12 +67,12 @@ impl Bed {
         bed
     }
 
-    /// The lines of a store in a log.
+    /// The lines of the configuration for a store in a log.
     fn log(&self, more: &str) -> String {
         format!("store = {:?}\nsize = {STORE_SIZE}\ncreate = true\n{more}", self.file("log"))
     }
 
-    /// Starts it, and returns how many bytes were in the store: `None` if it is memory.
+    /// Starts the target, and returns the number of bytes found in the store, or `None` if the store is memory.
     fn start(&mut self) -> Option<String> {
         let mut command = process::gimbal();
         command.args(["serve", "--log", "info", "-c"]).arg(self.file("gimbal.toml"));
@@ -90,7 +90,7 @@ impl Bed {
         process.kill();
     }
 
-    /// Ends it, and returns its log.
+    /// Stops the target in order, and returns its log.
     fn stop(&mut self) -> Log {
         let (mut process, log) = self.target.take().expect("it runs");
         process.signal("-TERM");
@@ -98,7 +98,7 @@ impl Bed {
         log
     }
 
-    /// What a target says that does not start.
+    /// The error of a target that must refuse to start.
     fn refusal(&self) -> String {
         let mut command = process::gimbal();
         let ended =
@@ -237,7 +237,7 @@ fn a_start_without_the_log_that_has_data_is_refused() {
     let mut verifier = Verifier::connect(bed.address, NQN, 9, TENANTS, RETRY);
     verifier.run(600);
     bed.kill();
-    // Where each start is refused nothing changes, so the data is there at the end.
+    // A start that is refused changes nothing, so the data is still there at the end.
     fs::copy(bed.file("log"), bed.file("older")).expect("ours");
     let with_log = fs::read_to_string(bed.file("gimbal.toml")).expect("ours");
     verifier.expect_loss();
@@ -252,7 +252,7 @@ fn a_start_without_the_log_that_has_data_is_refused() {
         said
     };
     let whole = fs::read(bed.file("log")).expect("ours");
-    // The table is taken out.
+    // The table [device.ais] is removed from the configuration.
     let (before, after) =
         (with_log.find("[device.ais]").expect("there"), with_log.find("[[subsystem]]").expect("there"));
     fs::write(bed.file("gimbal.toml"), [&with_log[..before], &with_log[after..]].concat()).expect("writable");
@@ -260,14 +260,14 @@ fn a_start_without_the_log_that_has_data_is_refused() {
     // The store is memory.
     bed.configure("a", "store = \"ram\"\nsize = \"16M\"");
     refused(&bed, "no log is configured");
-    // The log is removed, and made anew.
+    // The log is moved away, and a new one is created.
     bed.configure("a", &bed.log(""));
     fs::rename(bed.file("log"), bed.file("aside")).expect("ours");
     refused(&bed, "another one, a new one, or an older copy");
     // An older copy is put in its place.
     fs::copy(bed.file("older"), bed.file("log")).expect("ours");
     refused(&bed, "another one, a new one, or an older copy");
-    // The right one: nothing is lost, and after an orderly end it is not needed any more.
+    // With the right log nothing is lost, and after an orderly stop it is not needed any more.
     fs::write(bed.file("log"), &whole).expect("ours");
     bed.start();
     verifier.sweep();
@@ -280,7 +280,7 @@ fn a_start_without_the_log_that_has_data_is_refused() {
     command.args(["serve", "-c"]).arg(bed.file("gimbal.toml"));
     bed.target = Some(Process::start_with_log(&mut command));
     verifier.sweep();
-    // Killed again, and the data is given up.
+    // After another kill, the data is discarded.
     bed.stop();
     bed.configure("a", &bed.log(""));
     bed.start();
@@ -306,7 +306,8 @@ fn a_damaged_log_is_refused_and_left_alone() {
     bed.kill();
     let whole = fs::read(bed.file("log")).expect("ours");
     let file = File::options().write(true).open(bed.file("log")).expect("ours");
-    // Some of the records are given up, and some were not flushed. Of the others, none may be damaged.
+    // Some of the records are obsolete, and some were not flushed. So damage all of them: a damaged record that is
+    // still needed must be found.
     let is_record = |block: &usize| &whole[block * 4096..][..8] == b"gimb-rec";
     let places: Vec<usize> =
         (4..whole.len() / 4096).filter(is_record).map(|block| block * 4096 + 100).collect();

@@ -26,7 +26,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A leftover in the temporary folder does no harm.
+        // If this fails, the leftover in the temporary folder does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -112,7 +112,7 @@ fn a_rate_is_a_cap() {
         assert!(output.status.success(), "{}", said(&output));
         let job = &json(&output)["jobs"][0];
         assert_eq!(job["read"]["ios"].as_u64(), Some(100));
-        // 99 gaps of a millisecond. A hundred random gaps are never less than half of that together.
+        // 99 gaps of a millisecond. The sum of a hundred random gaps is never less than half of that.
         let least = if process == "linear" { 0.099 } else { 0.05 };
         let seconds = job["measured_seconds"].as_f64().expect("a number");
         assert!(seconds >= least, "100 IOs at 1000 per second took {seconds} s ({process})");
@@ -173,7 +173,7 @@ fn a_signal_leaves_the_results() {
     for (signals, code) in
         [(&["-INT"][..], 130), (&["-TERM"], 143), (&["-HUP"], 129), (&["-INT", "-INT"], 130)]
     {
-        // The end of an interval is not waited for.
+        // The command does not wait for the end of an interval.
         for interval in ["10ms", "1h"] {
             ends_by(signals, code, interval);
         }
@@ -182,7 +182,7 @@ fn a_signal_leaves_the_results() {
 
 fn ends_by(signals: &[&str], code: i32, interval: &str) {
     let target = null_target();
-    // Whoever runs this test may ignore SIGHUP (nohup), and then the command would, too.
+    // The user who runs this test may ignore SIGHUP (nohup), and then the command would, too.
     let mut command = std::process::Command::new("env");
     command.arg("--default-signal=HUP").arg(gimbal().get_program());
     command.args(["bench", "--addr", &target.address().to_string(), "--runtime", "1000000", "--time_based"]);

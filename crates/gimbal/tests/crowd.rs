@@ -89,7 +89,7 @@ fn a_thousand_log_pages_that_nobody_reads_cost_little() {
         }
         deaf.push(stream);
     }
-    // An answer to the next host shows that the target has processed all these commands.
+    // A response to the next host shows that the target has processed all these commands.
     drop(discovery_controller(address));
     let more = resident(server.id()).saturating_sub(before);
     println!("{CONNECTIONS} x {PAGES} log pages of 1 MiB, not read: {more} resident bytes more");

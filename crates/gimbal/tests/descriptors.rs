@@ -1,4 +1,4 @@
-//! A target without free file descriptors: it says so, keeps its connections, and accepts new ones as soon as it can.
+//! A target without free file descriptors: it logs this, keeps its connections, and accepts new ones as soon as it can.
 
 mod process;
 
@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
-/// Open files of the target: more than it needs for itself, fewer than the connections of this test.
+/// Limit of open files of the target: more than it needs for itself, fewer than the connections of this test.
 const DESCRIPTORS: usize = 64;
 /// ICReq: type, flags, HLEN, PDO, PLEN; the rest is zero.
 const IC_REQ_HEAD: [u8; 8] = [0x00, 0, 128, 0, 128, 0, 0, 0];
@@ -26,7 +26,7 @@ fn is_answered(mut stream: &TcpStream) -> bool {
     stream.read_exact(&mut [0; IC_SIZE]).is_ok()
 }
 
-/// How often the thread that accepts connections has woken up.
+/// Number of times the thread that accepts connections has woken up.
 fn turns_of_the_acceptor(process: u32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("Linux, and it is alive");
     let status = tasks

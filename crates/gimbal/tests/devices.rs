@@ -1,4 +1,4 @@
-//! Which devices `gimbal serve` accepts, which files it creates, and what it refuses.
+//! The devices that `gimbal serve` accepts or refuses, and the files that it creates.
 
 mod process;
 
@@ -24,7 +24,7 @@ impl Scratch {
         self.0.join(name).to_str().expect("text").to_owned()
     }
 
-    /// A configuration with one device of these lines.
+    /// Writes a configuration with one device of these lines.
     fn config(&self, device: &str) -> String {
         let text = format!(
             "listen = [\"127.0.0.1:0\"]\n[[device]]\nname = \"a\"\n{device}\n[[subsystem]]\nnqn = \"nqn.2025-01.io.example:a\"\n\
@@ -161,7 +161,7 @@ fn an_error_names_the_type_of_what_is_neither_a_file_nor_a_block_device() {
     expect(&said, "is a regular file, not a block device; write kind = \"file\"");
 }
 
-/// AWUPF promises one block, its smallest value. On /dev/shm Linux does not say which size is written atomically.
+/// AWUPF promises one block, its smallest value. Linux does not report the atomic write size of /dev/shm.
 #[test]
 fn the_operator_is_warned_of_blocks_that_a_power_failure_may_tear() {
     let scratch = Scratch::new("torn");

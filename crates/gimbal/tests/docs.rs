@@ -1,9 +1,10 @@
-//! Every command in README.md and docs/ runs: as it is shown, or made shorter, so that no page shows what does not work. Links are checked in
-//! `docs/links.rs`.
+//! Every command in README.md and docs/ is run, as it is shown or in a shorter form, so that no page shows a command
+//! that does not work. Links are checked in `docs/links.rs`.
 //!
-//! `docs/commands.txt` has one entry for each that is not run as it is shown: what is run in its place, or why nothing is. What is in the pages
-//! and not there is run as it is shown. A name of a command, like `gimbal lab run`, must have its help; what make is asked for must be in the Makefile, and what cargo
-//! is asked for in the workspace: neither is built.
+//! `docs/commands.txt` has one entry for each command that is not run as it is shown: the command to run in its place,
+//! or the reason to run none. All other commands are run as they are shown. The name of a command, like `gimbal lab
+//! run`, must have a help. Targets of make must be in the Makefile, and packages of cargo in the workspace: neither is
+//! built.
 
 #[path = "docs/links.rs"]
 mod links;
@@ -28,13 +29,13 @@ const ENTRIES: &str = include_str!("docs/commands.txt");
 /// The way in which a command is tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Way {
-    /// Run this in its place.
+    /// Run this command instead.
     Run(String),
-    /// Nothing can be run here, for this reason.
+    /// No command can be run here, for this reason.
     Excused(String),
 }
 
-/// The entries: the command as it is shown, and, indented, `run: …` or `not here: …`.
+/// The entries: a command as it is shown, and, indented, `run: …` or `not here: …`.
 fn entries() -> BTreeMap<String, Way> {
     let lines: Vec<&str> =
         ENTRIES.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()).collect();
@@ -60,7 +61,7 @@ fn all_shown() -> BTreeMap<String, PathBuf> {
         .collect()
 }
 
-/// A folder with the files that the pages speak of.
+/// A folder with the files that the pages mention.
 fn folder(number: usize) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("docs-{number}"));
     let _ = fs::remove_dir_all(&folder);
@@ -82,7 +83,7 @@ fn folder(number: usize) -> PathBuf {
 
 fn run(command: &str, folder: &Path) -> Result<(), String> {
     let words = shown::words(command);
-    // A judge's verdict that goals are missed is no failure of the command.
+    // Missed goals are a valid result of a judge, and no failure of the command.
     let judges = words.get(2).is_some_and(|word| word == "judge");
     let said = |output: Output| {
         let is_verdict = judges && output.status.code() == Some(1) && output.stderr.is_empty();
@@ -101,7 +102,7 @@ fn run(command: &str, folder: &Path) -> Result<(), String> {
             Process::start(serve(arguments).current_dir(folder));
             Ok(())
         }
-        // Against a target that is like the one that the page has started before.
+        // Runs against a target like the one that the page has started before.
         ["gimbal", "bench", ref arguments @ ..] if !arguments.contains(&"--help") => {
             let target = Process::start(
                 serve(&["--device", "disk.img", "--create", "--size", "64m"]).current_dir(folder),
@@ -146,7 +147,7 @@ fn in_workspace(arguments: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Whether this is the name of a command of ours, which has a help.
+/// Whether this is the name of a command of gimbal, which has a help.
 fn is_name(command: &str) -> bool {
     let words = shown::words(command);
     let is_plain = |word: &String| word.chars().all(|of| of.is_ascii_lowercase());

@@ -1,5 +1,5 @@
-//! Injected faults from the operator's point of view: warnings about the configuration, log lines, and the exit status. What hosts
-//! see is tested in `crates/server/tests/bad_devices`.
+//! Injected faults from the operator's point of view: warnings about the configuration, log lines, and the exit status.
+//! The view of hosts is tested in `crates/server/tests/bad_devices`.
 
 mod process;
 
@@ -18,7 +18,7 @@ const BLOCK: usize = 4096;
 /// The block that every fault of these tests affects.
 const STRUCK: u64 = 3;
 
-/// A configuration whose only device has these `faults`; each is some lines of TOML.
+/// Writes a configuration whose only device has these `faults`; each is some lines of TOML.
 fn config(name: &str, faults: &[&str]) -> PathBuf {
     let faults: String = faults
         .iter()

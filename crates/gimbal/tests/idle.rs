@@ -13,7 +13,7 @@ use units::Bytes;
 
 /// Controllers connected, each with an admin queue and an IO queue.
 const HOSTS: u128 = 16;
-/// How long the CPU time is measured.
+/// Time for which the CPU time is measured.
 const WATCHED: Duration = Duration::from_secs(5);
 /// The limit, in thousandths of one CPU.
 const LIMIT_PERMILLE: u64 = 10;

@@ -52,7 +52,7 @@ fn a_mounted_disk_is_refused_unless_forced() {
 #[test]
 fn a_disk_with_a_mounted_partition_is_refused() {
     let mut disk = new_disk("partition");
-    // The kernel is told directly, because not every kernel reads partition tables.
+    // Add the partition by a call to the kernel, because not every kernel reads partition tables.
     run("addpart", &[&disk.device, "1", "2048", "65536"]);
     disk.undo("delpart", &[&disk.device.clone(), "1"]);
     let partition = format!("{}p1", disk.device);

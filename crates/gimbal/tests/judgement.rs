@@ -108,7 +108,8 @@ fn the_check_and_the_start_refuse_the_same() {
         ("absurd", tenant("reservation = \"100T\""), "tenant[0].reservation: 109951162.8 MB/s is more than"),
         (
             "too-many-promises",
-            // A scheduler that is told the highest rate of the SSD; the default is told nothing.
+            // A scheduler whose constants contain the highest rate of the SSD; the default scheduler has no such
+            // constant.
             tenant("reservation = \"100G\"").replace("\"null\"", "\"emulated\"\nscheduler = \"gimbal\""),
             "tenant[0].reservation: the reservations on device \"a\" come to 107374.2 MB/s",
         ),

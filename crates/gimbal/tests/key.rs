@@ -1,4 +1,4 @@
-//! `gimbal key` from the operator's point of view, with nvme-cli as the judge of what it makes.
+//! `gimbal key` from the operator's point of view; nvme-cli checks the keys that it makes.
 
 mod process;
 

@@ -1,7 +1,7 @@
 //! `gimbal lab run --live`: the same experiment in virtual time and over the wire.
 //!
-//! These checks do not depend on the speed of the machine: which tenants took part, and that the figures of a run are consistent.
-//! That product and simulator agree is a long test for a quiet machine (not run by default).
+//! These checks do not depend on the speed of the machine: all tenants took part, and the figures of a run are
+//! consistent. The agreement of product and simulator is a long test for a quiet machine (not run by default).
 
 use serde_json::Value;
 use std::fs;
@@ -92,7 +92,7 @@ fn both_sides_of_a_small_experiment_are_printed_run_by_run() {
     }
 }
 
-/// All tenants took part, and what is counted twice agrees.
+/// Checks that all tenants took part, and that values counted in two places agree.
 fn check_record(line: &Value) {
     let groups = line["groups"].as_array().expect("groups");
     let population: Vec<_> =
@@ -140,7 +140,8 @@ fn what_cannot_be_run_live_is_refused_by_case_and_key() {
     assert!(factor.contains("divides 1000"), "{factor}");
 }
 
-/// How far a group's live share of the bytes may be outside the range of the simulator's seeds, relative to it.
+/// Allowed distance of a group's live share of the bytes from the range of the simulator's seeds, relative to the
+/// share.
 const SHARE_DIFFERENCE: f64 = 0.10;
 
 #[test]

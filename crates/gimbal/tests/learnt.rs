@@ -1,4 +1,4 @@
-//! What `gimbal serve` begins with: a profile of the SSD, what an earlier target has learnt of it, or nothing.
+//! The model of the SSD that `gimbal serve` starts with: a profile, the model from an earlier run, or none.
 
 #![cfg(target_os = "linux")]
 
@@ -8,7 +8,7 @@ use process::{Process, serve};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A device profile as `gimbal ssdtest` writes it, with no more than must be there.
+/// A device profile as `gimbal ssdtest` writes it, with only the required fields.
 const PROFILE: &str = "version = 1\n[device]\nname = \"a drive\"\ncapacity_mib = 16384\nquick = true\nread_only = false\n\
                        written_mib = 10\ntook_s = 1.5\n\
                        [[cost]]\nkind = \"random-read\"\nsize_kib = 4\nns = 2400.0\nin_4_kib_reads = 1.0\n\
@@ -22,7 +22,7 @@ fn fresh(name: &str) -> PathBuf {
     path
 }
 
-/// Runs a target in order and answers what it logged.
+/// Runs a target, stops it in order, and returns its log.
 fn log_of(arguments: &[&str], state: &Path) -> String {
     let state = state.to_str().expect("text");
     let mut command = serve(&["--device", "emulated", "--size", "1G", "--state-dir", state]);

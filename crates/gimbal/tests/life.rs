@@ -23,7 +23,7 @@ fn killed(kills: u32, seed: u64, retry: RetryPolicy) -> String {
     let mut verifier = Verifier::connect(target.address(), NQN, seed, TENANTS, retry);
     let began = Instant::now();
     for kill in 0..kills {
-        // Sometimes at once, before the clients are back.
+        // Sometimes kill early, before the clients have reconnected.
         let ios = if verifier.draw(0..5) == 0 { verifier.draw(0..20) } else { verifier.draw(100..4000) };
         verifier.run(ios);
         verifier.expect_loss();
@@ -72,8 +72,8 @@ fn nothing_flushed_is_lost_and_nothing_is_wrong_after_100_kills() {
     }
 }
 
-/// An orderly stop loses nothing: `Target::stop` checks the exit status, which says that everything was answered and flushed within
-/// the time limit.
+/// An orderly stop loses nothing: `Target::stop` checks the exit status, which reports that all IOs were completed and
+/// flushed within the time limit.
 #[test]
 fn nothing_acknowledged_is_lost_when_the_target_is_ended_under_load() {
     let scratch = Scratch::new("ended");
@@ -90,7 +90,7 @@ fn nothing_acknowledged_is_lost_when_the_target_is_ended_under_load() {
     assert_eq!(verifier.figures().lost, 0, "no IO is lost more often than it survives");
 }
 
-/// Continues IO until the target has reloaded `times` times in all, or has refused to.
+/// Continues IO until the log contains `result` this many times.
 fn await_reload(target: &Target, verifier: &mut Verifier, times: usize, result: &str) {
     while target.log().matches(result).count() < times {
         verifier.run(50);

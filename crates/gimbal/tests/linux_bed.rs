@@ -1,6 +1,7 @@
 //! Tests the walks themselves on the kernel's own target: they must expect only what Linux's target gives.
 //!
-//! If a walk fails here, the walk is wrong. Restarts and reservations are not tried: a guest that ends loses its RAM disks, and the
+//! If a walk fails here, the walk is wrong. Restarts and reservations are not tested: a guest that ends loses its RAM
+//! disks, and the
 //! targets of these kernels have no reservations.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -113,7 +113,7 @@ fn linux_6_12_sees_namespaces_added_changed_and_removed() {
     sees_namespaces_change(Linux6_12);
 }
 
-/// The host does not ask: the target notifies it.
+/// The host does not poll: the target notifies it.
 fn sees_namespaces_change(kernel: Kernel) {
     const THIRD: &str = "\n[[subsystem.namespace]]\nnsid = 3\ndevice = \"ssd\"\noffset = \"128M\"\n";
     let scratch = Scratch::new(&format!("reload-{kernel:?}"));

@@ -12,7 +12,7 @@ use linux::{Guest, KERNEL_NQN, Kernel, Walk};
 use std::net::SocketAddr;
 use units::{Bytes, Lba, Nanos};
 
-/// Much longer than an emulated kernel on a busy machine needs for an answer.
+/// Much longer than an emulated kernel on a busy machine needs to respond.
 const PATIENCE: Nanos = Nanos::secs(120);
 /// The block size of nvmet.sh's disks.
 const BLOCK: usize = 4096;

@@ -1,4 +1,4 @@
-//! `gimbal serve` with a log that cannot be written: it serves, and later says how many lines were lost.
+//! `gimbal serve` with a log that cannot be written: it serves, and later logs the number of lost lines.
 
 mod process;
 

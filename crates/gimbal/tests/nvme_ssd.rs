@@ -1,4 +1,4 @@
-//! NVMe SSDs (QEMU's) are served in every way there is, by the binary under test within the guest.
+//! NVMe SSDs (QEMU's) are served in all supported ways, by the binary under test within the guest.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

@@ -1,4 +1,4 @@
-//! What every subcommand does when its output goes to a closed pipe or a full disk.
+//! The behaviour of every subcommand when its output goes to a closed pipe or a full disk.
 //!
 //! The reading end of the pipe is closed before the command starts, so nothing here depends on timing.
 
@@ -45,12 +45,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A leftover in the temporary folder does no harm.
+        // If this fails, the leftover in the temporary folder does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// The writing end of a pipe that nobody reads.
+/// The writing end of a pipe without a reader.
 fn closed_pipe() -> Stdio {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);

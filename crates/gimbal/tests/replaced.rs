@@ -1,4 +1,4 @@
-//! Disks and files that are not what they seem, with real loop devices, mounts and FIFOs: they need root.
+//! Disks and files that are replaced by others, with real loop devices, mounts and FIFOs: they need root.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,5 @@
-//! Reservations of `gimbal serve` survive kills; where it stores them. The clients are those of the target's own tests.
+//! Reservations of `gimbal serve` survive kills; the place where they are stored. The clients are those of the target's
+//! own tests.
 
 #![cfg(target_os = "linux")]
 
@@ -43,7 +44,7 @@ fn other(address: SocketAddr) -> Client {
     Client::with(address, &Options { host: OTHER, ..Options::default() })
 }
 
-/// A kill follows each change, so everything that was answered must be on the disk.
+/// A kill follows each change, so every change with a response must be on the disk.
 #[test]
 fn answered_changes_survive_every_kill() {
     let directory = fresh("killed-state");

@@ -26,14 +26,14 @@ impl Scratch {
         self.0.join(name).to_str().expect("text").to_owned()
     }
 
-    /// A probe with its results in this folder.
+    /// The command for a probe with its results in this folder.
     fn ssdtest(&self, arguments: &[&str]) -> Command {
         let mut command = gimbal();
         command.arg("ssdtest").args(arguments).args(["--out", &self.path("out")]);
         command
     }
 
-    /// Runs it; it must succeed. Returns its JSON object and what it said.
+    /// Runs a probe, which must succeed. Returns its JSON object and its messages.
     fn probe(&self, arguments: &[&str]) -> (Value, String) {
         let output = self.ssdtest(arguments).arg("--json").output().expect("the binary was built");
         let said = text(output.stderr);
@@ -41,7 +41,7 @@ impl Scratch {
         (serde_json::from_slice(&output.stdout).expect("one JSON object"), said)
     }
 
-    /// Runs it; it must fail, and say all of this.
+    /// Runs a probe, which must fail with all these texts.
     fn refuses(&self, arguments: &[&str], expected: &[&str]) {
         let Output { status, stdout, stderr } =
             self.ssdtest(arguments).output().expect("the binary was built");
@@ -184,7 +184,7 @@ fn a_file_is_made_filled_and_probed_within_the_limits() {
         notes(&result)
     );
     assert!(!notes(&result).contains("read as zeros"), "it was filled");
-    // A probe knows what a probe made. Nothing else is overwritten.
+    // A file that a probe has written may be overwritten by a probe; other contents may not.
     scratch.probe(&[&[path.as_str()], &limits[..]].concat());
     fs::write(&path, vec![7; 256 << 20]).expect("room");
     scratch.refuses(
@@ -223,7 +223,7 @@ fn a_disk_in_use_is_refused_and_its_user_named() {
     let (result, said) = scratch.probe(&[&device, "--quick", "--read-only", "--time", "10s"]);
     assert!(said.contains("a block device of 256 MiB"), "{said}");
     assert!(notes(&result).contains("read as zeros"), "most of it was never written: {}", notes(&result));
-    // Another probe, or a target, has it.
+    // A target that uses the device keeps a probe from it; so would another probe.
     let target = Process::start(&mut process::serve(&["--device", &device]));
     scratch.refuses(&[&device, "--quick", "--force"], &["is locked by another process"]);
     scratch.refuses(&[&device, "--quick"], &[&format!("process {} (gimbal) has it open", target.id())]);
@@ -256,7 +256,7 @@ fn a_namespace_of_a_target_is_probed_and_a_lost_target_is_no_lost_probe() {
     target.kill();
     log.await_line("the connection was lost");
     assert_eq!(process.wait().code(), Some(1));
-    // At another address it is still the same namespace.
+    // At another address it still is the same namespace.
     let (_target, device) = start();
     let (result, said) = scratch.probe(&[&[device.as_str(), "--force", "--resume"], &limits[..]].concat());
     assert!(said.contains("namespace 1 of 256 MiB over NVMe/TCP"), "{said}");
@@ -317,7 +317,7 @@ fn a_folder_or_a_journal_that_cannot_be_written_is_an_error() {
     drop(mounted);
 }
 
-/// Unmounted at the end.
+/// A mount that is unmounted on drop.
 struct Mounted<'a>(&'a str);
 
 impl Drop for Mounted<'_> {

@@ -40,7 +40,7 @@ fn probes_its_disks(kernel: Kernel) {
         assert!(profile.device.name.starts_with(&format!("/dev/{place}")), "{}", profile.device.name);
         assert_eq!(profile.device.capacity_mib, SIZE >> 20);
         assert!((1..=1024).contains(&profile.device.written_mib), "{} MiB", profile.device.written_mib);
-        // What is under way at the end of the time still completes.
+        // IOs in flight when the time is over still complete.
         assert!(profile.device.took_s <= 60.0, "{} s", profile.device.took_s);
         for kind in [Kind::RandomRead, Kind::SequentialRead] {
             assert!(profile.cost.iter().any(|cost| cost.kind == kind && cost.ns > 0.0), "{place}: {kind}");

@@ -5,9 +5,9 @@
 //!                 └─► Slowed<Simulated>, virtual time ◄── the same Prober ──► profile ────────────────► compared
 //! ```
 //!
-//! Both see an SSD that is slower by the same factor, so that this machine and its network are no limit, and so that loads of a fixed
-//! rate or length mean the same. The SSD has a small write buffer, so that exhausting it does not take long. What small reads cost is
-//! compared on an SSD that is even slower.
+//! Both see an SSD that is slower by the same factor, so that this machine and its network are no limit, and so that
+//! loads of a fixed rate or length mean the same. The SSD has a small write buffer, so that exhausting it does not take
+//! long. The cost of small reads is compared on an SSD that is even slower.
 
 mod process;
 
@@ -33,13 +33,13 @@ struct Number {
     tolerance: f64,
 }
 
-/// How an SSD is probed in both ways.
+/// Settings and results of probing an SSD in both ways.
 struct Comparison {
-    /// So many times slower than the SSD that is emulated.
+    /// Factor by which the SSD is slower than the emulated one.
     slower: u64,
-    /// In virtual time.
+    /// The configuration in virtual time.
     config: fn(Bytes) -> Config,
-    /// The same over the wire.
+    /// The options with the same meaning over the wire.
     options: &'static [&'static str],
     numbers: fn(&Profile) -> Vec<Number>,
 }
@@ -126,7 +126,7 @@ impl Comparison {
         assert!(agrees, "none of {ATTEMPTS} probes over the wire found what the one in virtual time found");
     }
 
-    /// Prints the numbers in virtual time and over the wire. Whether all agree.
+    /// Prints the numbers in virtual time and over the wire. Returns whether all agree.
     fn compare(&self, virtual_time: &Profile, wire: &Profile) -> bool {
         let mut agrees = true;
         for (wanted, found) in (self.numbers)(virtual_time).into_iter().zip((self.numbers)(wire)) {
@@ -141,7 +141,7 @@ impl Comparison {
     }
 }
 
-/// What follows from amounts of data, and what large IOs cost.
+/// Numbers that follow from amounts of data, and the costs of large IOs.
 fn buffer_and_large_ios(profile: &Profile) -> Vec<Number> {
     let buffer = profile.buffer.as_ref().expect("it has a write buffer");
     let recovery = profile.recovery.as_ref().expect("it recovers");
@@ -171,7 +171,7 @@ fn reads(profile: &Profile) -> Vec<Number> {
     numbers
 }
 
-/// One after the other, as each needs the machine for itself.
+/// All in one test, one after the other, because each needs the machine for itself.
 #[test]
 #[ignore = "minutes, and depends on the speed of the machine; run by `make test-long`"]
 fn over_the_wire_and_in_virtual_time_an_ssd_is_found_to_be_the_same() {

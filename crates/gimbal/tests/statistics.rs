@@ -1,11 +1,11 @@
-//! `kill -USR1`: what a running target says of itself.
+//! `kill -USR1`: the statistics that a running target logs.
 
 mod process;
 
 use process::{Log, Process, gimbal, serve};
 use serde_json::Value;
 
-/// What it says when a line has these words.
+/// Requests the statistics, and returns the line that contains these words.
 fn statistics(target: &Process, log: &mut Log, words: &str) -> Value {
     target.signal("-USR1");
     log.await_line(words);

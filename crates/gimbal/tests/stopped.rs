@@ -1,4 +1,5 @@
-//! A target that is stopped for longer than its hosts may take (SIGSTOP, a suspended machine): that is not the time of its hosts.
+//! A target that is stopped (SIGSTOP, a suspended machine) for longer than the time limits of its hosts: that time does
+//! not count against the hosts.
 
 mod process;
 mod wire;
@@ -30,22 +31,22 @@ const STOPPED: Duration = Duration::from_secs(8);
 /// More than a turn of the target reads, and than a socket holds at first.
 const LENGTH: u32 = 1 << 20;
 
-/// A host of a target, in the middle of everything that has a limit of time.
+/// A host of a target, with an operation in progress for every time limit.
 struct Host {
     target: Process,
-    /// The connection of a write whose data is under way, and its transfer tag.
+    /// The connection of a write whose data is in transfer, and its transfer tag.
     writes: TcpStream,
     tag: u16,
-    /// Its controller.
+    /// The admin connection of the controller, and its identifier.
     admin: TcpStream,
     controller: u16,
     /// A connection before Connect.
     waits: TcpStream,
-    /// The connection of a write whose data never comes.
+    /// The connection of a write whose data never arrives.
     fails: TcpStream,
 }
 
-/// A write of which no data was sent: the transfer tag.
+/// Sends a write without its data. Returns the transfer tag.
 fn announce(stream: &mut TcpStream) -> u16 {
     let blocks = LENGTH / 4096;
     let write = Sqe::new(nvm::WRITE).with_nsid(1).with_cdw10_15([0, 0, blocks - 1, 0, 0, 0]);
@@ -97,7 +98,7 @@ impl Host {
         std::thread::spawn(move || writes.write_all(&wire).expect("the target keeps the connection"))
     }
 
-    /// The target runs again.
+    /// Continues the target, and checks that all is served in time but the write without data.
     fn goes_on(mut self, sender: JoinHandle<()>) {
         self.target.signal("-CONT");
         execute(&mut self.admin, Sqe::new(admin::KEEP_ALIVE));

@@ -1,7 +1,7 @@
 //! Volumes on real targets, which are processes of their own: written, read, killed, repaired.
 //!
-//! The client that is killed is this binary once more (`the_client_that_others_kill`). It says on stdout what it has been
-//! promised, one line each, so its killer knows what must be there afterwards.
+//! The client that is killed is this binary, started again (`the_client_that_others_kill`). It prints each promise that
+//! it has received, one per line, so its killer knows which data must be there afterwards.
 
 #![cfg(target_os = "linux")]
 
@@ -24,10 +24,10 @@ use std::time::Instant;
 const FILE_MAX: u64 = 200_000;
 /// Older files are removed.
 const FILES: usize = 5;
-/// Tells the client that is killed where the store is.
+/// The variable that passes the place of the store to the client that is killed.
 const STORE: &str = "GIMBAL_TEST_STORE";
 
-/// Appends to one file after the other, and knows what has to be there.
+/// Appends to one file after the other, and records which data must be there.
 struct Writer {
     random: Xoshiro256PlusPlus,
     number: u64,
@@ -50,7 +50,7 @@ impl Writer {
         self.files.push_back(self.number);
     }
 
-    /// Appends something and has it flushed or synced. Calls `say` with what is promised now.
+    /// Appends some bytes, flushed or synced. Reports to `say` which data is promised now.
     fn step(&mut self, mount: &Mount, say: &mut dyn FnMut(String)) {
         let length = self.random.random_range(1..20_000);
         let bytes = content(self.number, self.size, length);
@@ -153,7 +153,7 @@ fn a_target_with_a_copied_configuration_takes_nothing_over_and_both_say_so() {
     of_first.await_line("wants to register SSDs of this target");
     let listed = rack.ask(&["targets"]);
     assert!(listed.contains(&first.address().to_string()), "{listed}");
-    // A target that starts at the first one's address, too, would be taken for it; the second one is not.
+    // A target that starts at the first one's address would be taken for the first one; the second target is not.
     first.signal("-TERM");
     assert!(first.wait().success());
     of_second.await_line("the SSDs are registered for volumes");
@@ -168,7 +168,7 @@ fn a_damaged_store_disturbs_no_host() {
     drop(rack);
     let scratch = Scratch::new("volume-damaged-store");
     let store = scratch.file("store");
-    // The first damages on which the database itself gives up.
+    // Searches for damages with which the database library cannot open the store.
     let mut state = 7u64;
     let mut damaged = 0;
     while damaged < 2 {
@@ -222,7 +222,8 @@ fn the_ssds_of_a_killed_target_are_away_when_its_lease_is_over_and_back_when_it_
     assert_eq!(states(&rack), before, "it has its old number");
 }
 
-/// Whether everything has two good copies, and so many SSDs are reached: a client looks for a target that was away every two seconds.
+/// Whether everything has two good copies and `ssds_up` SSDs are connected. A client tries to reconnect to a target
+/// every two seconds.
 fn is_whole(mount: &Mount, ssds_up: usize) -> bool {
     let Outcome::Shown(shown) = done(mount, Request::Show) else { panic!("not shown") };
     assert_eq!(shown.lost, 0, "no micro blob is without a good copy");
@@ -254,7 +255,7 @@ fn kill_targets(mut rack: Rack, kills: u32, seed: u64) -> String {
         } else {
             rack.targets[target].restart();
         }
-        // Repaired while it serves; what is being written to is repaired when the file is closed.
+        // Repair runs while the target serves; a file that is being written is repaired when it is closed.
         loop {
             work(&mut writer, 1);
             if is_whole(&mount, rack.targets.len()) {
@@ -316,7 +317,7 @@ fn what_lay_on_a_target_that_is_gone_is_copied_to_a_third_one() {
     (0..4).for_each(writer);
     mount.unmount().expect("unmounted");
     rack.targets[0].kill();
-    // Without the word that it is gone, its copies count.
+    // Without `--unreachable`, copies on the unreachable target count as good.
     let repaired = rack.ask(&["volume", "repair", VOLUME]);
     assert!(repaired.contains(" 0 copies made anew"), "{repaired}");
     assert!(repaired.contains("cannot be reached now"), "{repaired}");
@@ -329,7 +330,7 @@ fn what_lay_on_a_target_that_is_gone_is_copied_to_a_third_one() {
     mount.unmount().expect("unmounted");
 }
 
-/// Not a test by itself: the process that the others kill.
+/// Not a test by itself: the process that other tests kill.
 #[test]
 #[ignore = "long: other tests start it, and kill it"]
 fn the_client_that_others_kill() {
@@ -353,14 +354,14 @@ fn the_client_that_others_kill() {
     }
 }
 
-/// Kills the client at random points. Each time everything that it was promised must be there, and be right.
-/// With `is_power`, the SSDs of all targets lose power with it.
+/// Kills the client at random points. Each time all data that it was promised must be there and be correct. With
+/// `is_power`, the SSDs of all targets lose power with it.
 fn kill_clients(mut rack: Rack, is_power: bool, kills: u64, seed: u64) -> String {
     rack.create();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    // What must be there: files with the size that they have at least.
+    // The files that must be there, with their least sizes.
     let mut promised: BTreeMap<u64, u64> = BTreeMap::new();
-    // A file after this one may have been created without a word.
+    // One file after this may have been created without a line.
     let mut newest = 0;
     let (mut lines, mut beyond, mut checked) = (0_u64, 0_u64, 0_u64);
     let began = Instant::now();
@@ -371,7 +372,7 @@ fn kill_clients(mut rack: Rack, is_power: bool, kills: u64, seed: u64) -> String
             .env(STORE, format!("{} {number} {}", seed * 1_000_003 + kill, rack.store()))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // What it says when its targets are gone.
+            // Without targets, the client prints errors.
             .stderr(if is_power { Stdio::null() } else { Stdio::inherit() })
             .spawn()
             .expect("this test runs once more");
@@ -387,7 +388,7 @@ fn kill_clients(mut rack: Rack, is_power: bool, kills: u64, seed: u64) -> String
                     promised.insert(number, size);
                 }
                 (Some("removes"), Some(number), _) => drop(promised.remove(&number)),
-                // What the test harness prints.
+                // Lines of the test harness.
                 _ => return false,
             }
             true
@@ -398,7 +399,7 @@ fn kill_clients(mut rack: Rack, is_power: bool, kills: u64, seed: u64) -> String
             let line = stdout.next().expect("the client ended by itself").expect("readable");
             left -= u64::from(take(&line));
         }
-        // The targets may go before the client does.
+        // The targets may be killed before the client.
         let goes_first = is_power && random.random_ratio(1, 2);
         if goes_first {
             rack.targets.iter_mut().for_each(Target::kill);
@@ -409,7 +410,7 @@ fn kill_clients(mut rack: Rack, is_power: bool, kills: u64, seed: u64) -> String
             rack.targets.iter_mut().for_each(Target::kill);
         }
         for line in stdout {
-            // A line that was cut off has not been said.
+            // A line that was cut off is not a promise.
             lines += u64::from(take(&line.expect("readable")));
         }
         if is_power {

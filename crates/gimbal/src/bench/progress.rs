@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 use units::Nanos;
 
-/// How often the bar is redrawn between intervals.
+/// Interval at which the bar is redrawn while no results come.
 const TICK: Duration = Duration::from_millis(200);
 
 /// One bar with the total of all jobs.

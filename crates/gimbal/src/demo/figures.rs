@@ -1,12 +1,12 @@
-//! The figures of a demo: what was measured, in the shape in which it is printed, drawn, checked and written as JSON.
+//! The figures of a demo: the measurements in the form in which they are printed, drawn, checked and written as JSON.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Everything one demo found.
+/// All results of one demo.
 #[derive(Serialize)]
 pub(super) struct Figures {
-    /// What ran, in a sentence for people.
+    /// One sentence that describes the scenario.
     pub(super) scenario: String,
     /// The emulated SSD runs at this fraction of its real speed.
     pub(super) speed: f64,
@@ -16,13 +16,13 @@ pub(super) struct Figures {
     pub(super) runs: Vec<Run>,
     /// The promises and whether they were kept.
     pub(super) promises: Vec<Promise>,
-    /// The part of all processors' time that other processes, or other guests of the hypervisor, used meanwhile; `None` if the system
-    /// does not say.
+    /// The fraction of all processors' time that other processes, or other guests of the hypervisor, used meanwhile;
+    /// `None` if the system does not report it.
     pub(super) others: Option<f64>,
 }
 
 impl Figures {
-    /// What must be said of these figures if the machine was busy with something else.
+    /// A warning for the reader if the machine was busy with other work.
     pub(super) fn warning(&self) -> Option<String> {
         const BUSY: f64 = 0.1;
         let others = self.others.filter(|others| *others > BUSY)?;
@@ -57,15 +57,15 @@ impl Run {
 pub(super) struct TenantFigures {
     /// Its name.
     pub(super) name: String,
-    /// What it does, in fio's words.
+    /// Its workload, in fio's terms.
     pub(super) workload: String,
     /// 10^6 bytes per second.
     pub(super) mb_per_s: f64,
     /// IOs per second.
     pub(super) iops: f64,
-    /// Bandwidth over (what the device gives this workload alone / number of tenants): 1 is a fair share.
+    /// Bandwidth divided by (bandwidth of this workload alone on the device / number of tenants): 1 is a fair share.
     pub(super) f_util: f64,
-    /// Share of the run's bytes, live.
+    /// Share of the run's bytes in the live run.
     pub(super) share: f64,
     /// The same in virtual time, for each seed.
     pub(super) shares_simulated: Vec<f64>,
@@ -76,7 +76,7 @@ pub(super) struct TenantFigures {
 }
 
 impl TenantFigures {
-    /// The least and the greatest share in virtual time.
+    /// The smallest and the largest share in virtual time.
     pub(super) fn share_range(&self) -> (f64, f64) {
         let shares = || self.shares_simulated.iter().copied();
         (shares().fold(f64::INFINITY, f64::min), shares().fold(0.0, f64::max))
@@ -98,12 +98,12 @@ pub(super) struct LatencyFigures {
     pub(super) cdf: Vec<(f64, f64)>,
 }
 
-/// Something that the product promises about these runs.
+/// A promise of the product about these runs.
 #[derive(Serialize)]
 pub(super) struct Promise {
     /// The promise.
     pub(super) claim: String,
-    /// What was measured.
+    /// The measured values, as text.
     pub(super) measured: String,
     /// Whether it was kept.
     pub(super) kept: bool,
@@ -125,7 +125,7 @@ impl LatencyFigures {
     }
 }
 
-/// At most this many points of a curve: more cannot be seen, and the report stays small.
+/// Maximum number of points of a curve: more cannot be seen, and the report stays small.
 const CURVE_POINTS: usize = 400;
 
 fn thin(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {

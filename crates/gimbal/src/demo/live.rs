@@ -8,19 +8,19 @@ use sched::Scheduler;
 use server::config::Config;
 use units::Nanos;
 
-/// Before measuring: queues fill, rates and costs settle.
+/// Warm-up: queues fill, rates and costs settle.
 const RAMP: Nanos = Nanos::secs(5);
-/// What Level needs, on the SSD's clock, to measure it.
+/// Warm-up that Level needs to measure the SSD, on the SSD's clock.
 const LEARNING: Nanos = Nanos::secs(5);
 /// Length of one point of the plots.
 const INTERVAL: Nanos = Nanos::millis(500);
 
-/// How long the load runs before it is measured.
+/// Length of the warm-up, in which nothing is measured.
 pub(super) fn ramp(scheduler: &Scheduler, speed: f64) -> Nanos {
     if scheduler.learns { RAMP.max(Nanos((LEARNING.0 as f64 / speed) as u64)) } else { RAMP }
 }
 
-/// Runs the scenario for `seconds` and answers what each tenant measured.
+/// Runs the scenario for `seconds` and returns the figures of each tenant.
 pub(super) fn run(
     scheduler: &Scheduler,
     speed: f64,

@@ -1,8 +1,8 @@
 //! `gimbal demo`: the product's promise on one page, with nothing to set up.
 //!
-//! Starts the switch on an emulated SSD, connects four tenants to it over real NVMe/TCP, runs them under each scheduler, and
-//! shows the results: live bars, a table, a report with plots. The same scenario runs in virtual time, to find what the SSD
-//! gives each tenant alone, and to compare the product with the simulator.
+//! Starts the switch on an emulated SSD, connects four tenants to it over real NVMe/TCP, runs them under each
+//! scheduler, and shows the results: live bars, a table, a report with plots. The same scenario runs in virtual time,
+//! to find the bandwidth of each tenant alone, and to compare the product with the simulator.
 //!
 //! ```text
 //!   scenario ─► live (switch + bench, per scheduler) ─┐
@@ -97,13 +97,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(if args.check && !kept { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What passes on the SSD's clock in `span`.
+/// The time that passes on the SSD's clock during `span`.
 fn device_time(span: Nanos, speed: f64) -> Nanos {
     Nanos((span.0 as f64 * speed) as u64)
 }
 
 fn show(args: &Args, figures: &Figures) -> Result<()> {
-    // Files first: they are whole even if the terminal's pipe leads to a full disk.
+    // Files first: they are then complete even if standard output is a full disk.
     output::write_file(&args.report, report::page(figures)?.as_bytes())?;
     let summary = terminal::summary(figures);
     let json = serde_json::to_string_pretty(figures)?;

@@ -7,11 +7,11 @@ use plotters::prelude::*;
 
 /// Size of one plot in SVG units.
 const SIZE: (u32, u32) = (560, 340);
-/// Height of the bandwidth axis over the highest point.
+/// The bandwidth axis ends at this multiple of the highest point.
 const HEADROOM: f64 = 1.05;
-/// Named, as a plot without a family has no labels.
+/// The font family; a plot without one has no labels.
 const FONT: &str = "sans-serif";
-/// Also for people who cannot distinguish red from green (after Okabe and Ito).
+/// Distinguishable also for people who confuse red and green (after Okabe and Ito).
 const COLOURS: [RGBColor; 6] = [
     RGBColor(213, 94, 0),
     RGBColor(0, 114, 178),
@@ -26,7 +26,7 @@ fn colour(tenant: usize) -> RGBColor {
     COLOURS[tenant % COLOURS.len()]
 }
 
-/// The same for a style sheet.
+/// The same colour for a style sheet.
 pub(super) fn css_colour(tenant: usize) -> String {
     let RGBColor(red, green, blue) = colour(tenant);
     format!("rgb({red}, {green}, {blue})")
@@ -59,7 +59,7 @@ pub(super) fn latency(figures: &Figures, run: &Run) -> Result<String> {
     curves(&look, (shortest..longest).log_scale(), 1.0, run, |tenant| &tenant.latency.cdf)
 }
 
-/// What a plot says in words.
+/// The texts of a plot.
 struct Look {
     title: String,
     /// Horizontal, vertical.

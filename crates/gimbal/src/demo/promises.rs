@@ -1,22 +1,22 @@
-//! What the product promises about the demo, and whether the figures keep it.
+//! The promises that the product makes about the demo, and the check whether the figures keep them.
 
 use super::figures::{Promise, Run, TenantFigures};
 use super::scenario::TENANTS;
 
-/// What every tenant has of its fair share at least. All may have more than 1: work of different kinds uses different parts of an SSD.
+/// Least f-Util of every tenant. All may be above 1, because different kinds of work use different parts of an SSD.
 const F_UTIL_LEAST: f64 = 0.8;
-/// By what factor the f-Util of two tenants may differ, with room for what a real device and a real network do.
+/// Greatest ratio between the f-Utils of two tenants, with room for the variation of a real device and a real network.
 const F_UTIL_APART: f64 = 1.25;
-/// A tenant below this starves.
+/// A tenant with an f-Util below this starves.
 const STARVING: f64 = 0.5;
-/// By what factor a protected tenant's p99 falls.
+/// Least factor by which the p99 latency of a protected tenant falls.
 const TAIL_FACTOR: f64 = 5.0;
-/// How much of the utilisation without a scheduler is left with one.
+/// Least utilisation with a scheduler, as a fraction of that without.
 const UTILISATION_KEPT: f64 = 0.85;
-/// How far a tenant's live share of the bytes may be outside of what it is in virtual time, relative to it.
+/// Allowed distance of a tenant's live share of the bytes from its range in virtual time, relative to the share.
 const SHARE_DIFFERENCE: f64 = 0.10;
 
-/// Judges `gimbal` against `none`, and each of them against virtual time.
+/// Judges the runs `none` and `gimbal` against each other, and each of them against virtual time.
 pub(super) fn judge(none: &Run, gimbal: &Run) -> Vec<Promise> {
     vec![
         starving(none),

@@ -6,7 +6,7 @@ use ::lab::report::page::{escape, frame};
 use anyhow::Result;
 use std::fmt::Write;
 
-/// What only this page has.
+/// Styles that only this page has.
 const STYLE: &str = "
 .promises td { white-space: normal; } tr.first td { border-top: 2px solid var(--line); } td small { color: var(--soft); } td[rowspan] { vertical-align: top; }
 .key span { margin-right: 1.5rem; white-space: nowrap; } .key i { display: inline-block; width: 1.4rem; height: 4px; margin-right: .4rem; vertical-align: middle; }
@@ -94,7 +94,7 @@ fn cells(tenant: &TenantFigures) -> Result<String> {
     Ok(html)
 }
 
-/// Which colour is which tenant, once for all plots: a key inside a plot would hide a curve.
+/// The tenants' colours, once for all plots: a key inside a plot would hide a curve.
 fn key(figures: &Figures) -> Result<String> {
     let mut html = String::from("<p class=\"key\">");
     for (n, tenant) in figures.runs.first().map_or(&[][..], |run| &run.tenants).iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What the demo runs: four tenants on one emulated SSD, as jobs for the wire and as a world in virtual time.
+//! The demo's scenario: four tenants on one emulated SSD, as jobs for the wire and as a world in virtual time.
 
 use loadgen::{Direction, Extent, Job, Rw};
 use sched::{Calibration, Scheduler};
@@ -6,18 +6,18 @@ use sim::{Arrival, ClientChoice, Network, Pattern, PolicyChoice, TenantSpec, Wor
 use ssd::{Condition, Profile};
 use units::{Bytes, Nanos};
 
-/// The SSD: parameter set B of the model, on which reads get past programs soon. `docs/paper-map.md` has the same tenants on set A,
-/// which fits the measured drive better.
+/// The SSD: parameter set B of the model, in which reads soon overtake programs. `docs/paper-map.md` has the same
+/// tenants on set A, which fits the measured drive better.
 const PROFILE: &str = "dct983-b";
-/// Workers of one kind that are enough to find what the SSD gives that kind at most.
+/// Number of workers of one kind that saturates the SSD.
 const SATURATING_WORKERS: usize = 8;
-/// Measured virtual time when the SSD has one kind of work; it is in steady state after a few milliseconds.
+/// Measured virtual time of a workload alone on the SSD, which is in steady state after a few milliseconds.
 const ALONE: Window = Window { warm_up: Nanos::millis(100), duration: Nanos::millis(300) };
-/// One run is one of many possible runs of the same tenants. Without a scheduler they differ: a small reader's share of the
-/// bytes is anything from 6.4 % to 8.7 %, by seed. So a live run is compared with what several seeds span in virtual time.
+/// Seeds of the runs in virtual time. Without a scheduler these runs differ: a small reader's share of the bytes is
+/// between 6.4 % and 8.7 %, depending on the seed. So a live run is compared with the range of several seeds.
 const SEEDS: std::ops::Range<u64> = 0..8;
 
-/// The schedulers that the demo runs, in the order in which they are shown; the first is what the others are compared with.
+/// The schedulers that the demo runs, in the order in which they are shown; the others are compared with the first.
 pub(super) const SCHEDULERS: [&Scheduler; 3] = [Scheduler::NONE, Scheduler::GIMBAL, Scheduler::LEVEL];
 
 /// One tenant of the demo.
@@ -25,13 +25,13 @@ pub(super) const SCHEDULERS: [&Scheduler; 3] = [Scheduler::NONE, Scheduler::GIMB
 pub(super) struct Tenant {
     /// Its name.
     pub(super) name: &'static str,
-    /// Whether it is a tenant to protect.
+    /// Whether this is a tenant that the scheduler should protect.
     pub(super) small_reader: bool,
     rw: Rw,
     bs: Bytes,
     /// IOs outstanding per connection, and connections.
     depth: (u32, u32),
-    /// The part of the SSD that it uses, from the start.
+    /// The size of the part of the SSD that it uses, from the start; `None` is all.
     region: Option<Bytes>,
 }
 
@@ -62,7 +62,7 @@ const fn small_reader(name: &'static str) -> Tenant {
 }
 
 impl Tenant {
-    /// As a job for the wire.
+    /// The tenant as a job for the wire.
     pub(super) fn job(&self) -> Job {
         Job {
             rw: self.rw,
@@ -81,7 +81,7 @@ impl Tenant {
         if self.rw.writes() { Direction::Write } else { Direction::Read }
     }
 
-    /// In fio's words.
+    /// Its workload in fio's terms.
     pub(super) fn summary(&self) -> String {
         self.job().summary()
     }
@@ -99,7 +99,7 @@ impl Tenant {
     }
 }
 
-/// The scenario for people.
+/// One sentence that describes the scenario.
 pub(super) fn description() -> String {
     let tenants: Vec<String> =
         TENANTS.iter().map(|tenant| format!("{} ({})", tenant.name, tenant.summary())).collect();
@@ -111,14 +111,14 @@ pub(super) fn switch_config(scheduler: &Scheduler, speed: f64) -> String {
     include_str!("switch.toml").replace("{policy}", scheduler.name).replace("{speed}", &speed.to_string())
 }
 
-/// A stretch of the device's time: what is left out, and what is measured after it.
+/// A span of the device's time: the warm-up, and the measured time after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     pub(super) warm_up: Nanos,
     pub(super) duration: Nanos,
 }
 
-/// What the SSD gives each tenant's kind of work when it does nothing else, bytes per second, in virtual time.
+/// The bandwidth of each tenant's kind of work alone on the SSD, in bytes per second, in virtual time.
 pub(super) fn standalone() -> Vec<f64> {
     let alone = |tenant: &Tenant| {
         let workers = vec![tenant.spec(); SATURATING_WORKERS];
@@ -127,7 +127,8 @@ pub(super) fn standalone() -> Vec<f64> {
     TENANTS.iter().map(alone).collect()
 }
 
-/// Each tenant's share of the bytes in virtual time, over the same stretch of the device's time as live: one for each seed.
+/// Each tenant's share of the bytes in virtual time, over the same span of the device's time as in the live run; one
+/// share for each seed.
 pub(super) fn simulated_shares(scheduler: &Scheduler, window: Window) -> Vec<Vec<f64>> {
     let mut shares = vec![Vec::new(); TENANTS.len()];
     for seed in SEEDS {
@@ -159,7 +160,7 @@ fn world(policy: PolicyChoice, tenants: Vec<TenantSpec>, window: Window, seed: u
         policy,
         auxiliary: None,
         clients: ClientChoice::Credits,
-        // Loopback at the demo's speed: a few tens of real microseconds are a few of the device's.
+        // Loopback at the demo's speed: a few tens of microseconds are a few on the device's clock.
         network: Network { delay: Nanos::micros(3), ..Network::RDMA_100G },
         tenants,
         warm_up: window.warm_up,

@@ -1,4 +1,4 @@
-//! What the demo shows on a terminal: a bar per tenant while a scheduler runs, and the comparison at the end.
+//! The demo's output on a terminal: a bar per tenant while a scheduler runs, and the comparison at the end.
 
 use super::figures::{Figures, Run};
 use super::live;
@@ -11,9 +11,9 @@ use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use units::Nanos;
 
-/// The bar's length, in hundredths of a fair share.
+/// The length of a bar, in hundredths of a fair share.
 const BAR_END: u64 = 300;
-/// Without a terminal, a line is written this often.
+/// Interval between lines if there is no terminal.
 const LINE_EVERY: Nanos = Nanos::secs(5);
 
 /// The bars of one scheduler's run.
@@ -44,7 +44,7 @@ impl Bars {
         Bars { scheduler, f_utils: vec![0.0; fair.len()], fair, lines, bars, screen }
     }
 
-    /// Takes the bars away.
+    /// Removes the bars.
     pub(super) fn clear(&self) {
         // A screen that cannot be cleared is no reason to fail.
         self.screen.clear().ok();
@@ -90,8 +90,8 @@ impl Observer for Bars {
     }
 }
 
-/// The comparison, and the promises. One line per tenant and scheduler: compared values are below each other, and the table
-/// fits a terminal of 80 columns.
+/// The comparison and the promises. One line per tenant and scheduler: compared values are below each other, and the
+/// table fits a terminal of 80 columns.
 pub(super) fn summary(figures: &Figures) -> String {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY).remove_style(TableComponent::MiddleIntersections);
@@ -137,7 +137,7 @@ fn right(text: String) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
-/// Time that the whole demo takes, for people.
+/// The time that the whole demo takes, to announce it.
 pub(super) fn expected_seconds(seconds: u64, speed: f64) -> f64 {
     let of = |scheduler| live::ramp(scheduler, speed).as_secs_f64() + seconds as f64 + 1.0;
     SCHEDULERS.into_iter().map(of).sum()

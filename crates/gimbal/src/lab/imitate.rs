@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// A fitted number that differs by more has missed.
+/// Relative difference above which a fitted number counts as a miss.
 const CLOSE: f64 = 0.1;
 
 /// Arguments of `gimbal lab imitate`.

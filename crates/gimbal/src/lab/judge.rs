@@ -11,9 +11,9 @@ use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use std::process::ExitCode;
 
-/// The most cases of one call.
+/// Maximum number of cases of one call.
 const CASES_MAX: i64 = 100_000;
-/// So many cases for each that has an SSD that changes.
+/// Number of cases for each case with an SSD that changes, by default.
 const CASES_PER_CHANGE: u64 = 4;
 
 /// Arguments of `gimbal lab judge`.
@@ -22,25 +22,27 @@ pub(super) struct Args {
     /// The scheduler; one that needs a calibration cannot be judged
     #[arg(long, value_name = "NAME", default_value = "level")]
     scheduler: String,
-    /// How many cases
+    /// Number of cases
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=CASES_MAX as u64))]
     cases: u64,
-    /// The seed of the first; the next ones follow it
+    /// Seed of the first case; the others use the seeds that follow
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
-    /// Only this case, with all that was measured of it
+    /// Only this case, with all its measurements
     #[arg(long, value_name = "SEED", conflicts_with_all = ["cases", "seed"])]
     case: Option<u64>,
-    /// How many cases with an SSD that changes while it is used; a quarter of the others if left out, none with --told or --case
+    /// Number of cases with an SSD that changes while it is used [default: a quarter of the others; none with --told or
+    /// --case]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=CASES_MAX as u64))]
     changes: Option<u64>,
     /// Only this case with an SSD that changes
     #[arg(long, value_name = "SEED", conflicts_with_all = ["cases", "seed", "case", "changes", "told"])]
     change: Option<u64>,
-    /// What the scheduler is told of the SSD beforehand: what it learnt of it in an earlier run, or what it learnt of another case's SSD
+    /// Model of the SSD that the scheduler starts with: none, that from an earlier run on this SSD, or that of another
+    /// case's SSD
     #[arg(long, value_enum, default_value_t)]
     told: Told,
-    /// Judge objectives of latency instead: whether the scheduler keeps what it says that it keeps
+    /// Judge latency objectives instead: whether the scheduler is right about which it can keep
     #[arg(long, conflicts_with_all = ["told", "change", "changes"])]
     objectives: bool,
     /// One JSON object per case, then one with the summary, instead of a table
@@ -114,7 +116,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(if is_met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Of a hundred objectives that are promised, so many are to be kept.
+/// Required percentage of kept objectives, among those that the scheduler says it keeps.
 const KEPT: usize = 95;
 
 fn objectives(args: &Args, scheduler: Scheduler, seeds: &[u64], bar: &Bar) -> Result<ExitCode> {
@@ -185,7 +187,7 @@ fn table(summary: &Summary) -> Table {
     table
 }
 
-/// The command that runs the worst case of each missed goal again.
+/// The commands that run the worst case of each missed goal again.
 fn replays(summary: &Summary, told: Told, scheduler: Scheduler, verdicts: &[Verdict]) -> Vec<String> {
     let missed = summary.rows.iter().filter(|row| !row.met);
     missed

@@ -1,6 +1,6 @@
 //! `gimbal lab`: schedulers side by side in virtual time, compared with the papers' claims and our goals.
 //!
-//! The work is the crate `lab`; here is what a terminal sees of it.
+//! The work is done by the crate `lab`; this module has the command line and the output on a terminal.
 
 mod calibrate;
 mod imitate;
@@ -36,9 +36,9 @@ enum Command {
     Imitate(imitate::Args),
     /// Judge a scheduler on SSDs and mixes drawn at random, without a calibration
     Judge(judge::Args),
-    /// Show the experiments there are
+    /// Show the experiments that come with the lab
     List(list::Args),
-    /// Run experiments and show what they found
+    /// Run experiments and show the results
     Run(run::Args),
     /// Run experiments and show which of the papers' claims and our goals hold here
     Claims(run::ClaimsArgs),
@@ -48,7 +48,7 @@ enum Command {
     Rocksdb(Box<rocksdb::Args>),
     /// Show on how many SSDs that could be the papers' one each claim holds
     Sensitivity(sensitivity::Args),
-    /// Measure how many IOs are simulated per second, and how that goes on as tenants are added
+    /// Measure how many IOs are simulated per second, and how this number changes as tenants are added
     Scale(scale::Args),
 }
 

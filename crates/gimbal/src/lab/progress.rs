@@ -1,4 +1,4 @@
-//! How far the lab is, on a terminal; silent where there is none.
+//! Progress of the lab on a terminal; silent without a terminal.
 
 use ::lab::runner::Progress;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -1,4 +1,4 @@
-//! `gimbal lab report`: runs experiments and writes what they found into a folder.
+//! `gimbal lab report`: runs experiments and writes the results into a folder.
 //!
 //! ```text
 //!  DIR/index.html        claims, figures and numbers on one page that needs no other file
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 pub(super) struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// The folder to write; made if it is not there
+    /// The folder to write; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "gimbal-lab")]
     out: PathBuf,
 }
@@ -42,11 +42,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page, until there is one.
+/// The page until the report is complete.
 const UNFINISHED: &str = "<!doctype html><title>Unfinished report</title><p>This report is still being made, or its making was \
                           interrupted: run <code>gimbal lab report</code> again.</p>";
 
-/// The folder, and how much has been written into it.
+/// The folder of a report in progress.
 struct Folder {
     path: PathBuf,
     records: Destination,
@@ -62,13 +62,13 @@ struct Written {
 }
 
 impl Folder {
-    /// Opens everything, so that a place that cannot be written is found before the work and not after it.
+    /// Opens all files, so that a folder that cannot be written is reported before the work and not after it.
     fn open(path: &Path) -> Result<Folder> {
         let figures = path.join("figures");
         fs::create_dir_all(&figures).with_context(|| {
             format!("the folder {} cannot be made; name another place with --out", figures.display())
         })?;
-        // Every figure is a file of its own: whether there may be new ones is found out with one.
+        // Each figure is a file of its own, so check with one that new files can be created.
         let trial = figures.join(".trial");
         create(&trial)?;
         fs::remove_file(&trial).with_context(|| format!("removing {}", trial.display()))?;

@@ -1,6 +1,7 @@
 //! `gimbal lab rocksdb`: databases on the SSDs of a rack in virtual time, as in the Gimbal paper's §5.6 (`rack`).
 //!
-//! The paper's claims about it are experiments of their own (`gimbal lab claims g10 g11`); here everything can be set.
+//! The paper's claims about this are experiments of their own (`gimbal lab claims g10 g11`); here everything can be
+//! set.
 
 use super::progress::Bar;
 use crate::output;
@@ -20,26 +21,28 @@ use std::process::ExitCode;
 use units::Nanos;
 use ycsb::Workload;
 
-/// Runs databases on the SSDs of several targets in virtual time, under each scheduler: YCSB's workloads, a model of RocksDB, two copies of
-/// everything, reads balanced. Shows throughput and latency, and against the first scheduler what the Gimbal paper says.
+/// Runs databases on the SSDs of several targets in virtual time, under each scheduler: YCSB's workloads, a model of
+/// RocksDB, two copies of all data, reads balanced. Shows throughput and latency, and the ratios to the first scheduler
+/// next to those of the Gimbal paper.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The schedulers; the others are compared with the first
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_values_t = ["gimbal", "level", "reflex-compared", "parda-compared", "flashfq-compared", "none"].map(str::to_owned))]
     scheduler: Vec<String>,
-    /// Core workloads of YCSB; E scans, which the model of RocksDB does not
+    /// Core workloads of YCSB; not E, because the model of RocksDB has no scans
     #[arg(long, value_name = "A-D,F", value_delimiter = ',', default_values_t = ['A', 'B', 'C', 'D', 'F'])]
     workload: Vec<char>,
-    /// How many databases: a run for each number
+    /// Number of databases: a run for each number
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [24], value_parser = clap::value_parser!(u32).range(1..=48))]
     databases: Vec<u32>,
     /// Threads of each database: a run for each number
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [16], value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Vec<u32>,
-    /// Show the throughput at which the 99th percentile of reads is this, between the numbers of threads
+    /// Show the throughput at which the 99th percentile of reads is this, interpolated between the numbers of threads
     #[arg(long, value_name = "TIME")]
     p99: Option<Nanos>,
-    /// When a write ends: `flushed` when both copies of the log have it, `buffered` when the client's buffer has it, as the plug-in's `flush` option
+    /// When a write completes: `flushed` when both copies of the log have it, `buffered` when the client's buffer has
+    /// it, as the plug-in's `flush` option
     #[arg(long, value_enum, default_value = "flushed")]
     log: LogMode,
     /// Records of each database, of 1140 bytes
@@ -51,10 +54,11 @@ pub(super) struct Args {
     /// SSDs of each target
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16))]
     ssds: u32,
-    /// Which copy is read, and where new data goes: each of these is a run; `primary` is without load balancing
+    /// Policy that chooses the copy to read and the place of new data: a run for each; `primary` is without load
+    /// balancing
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',', default_values_t = ["credit".to_owned()])]
     policy: Vec<String>,
-    /// Profile of the SSDs; one of those that come with gimbal, which the schedulers are calibrated for
+    /// Profile of the SSDs; one of those that come with gimbal, for which the schedulers are calibrated
     #[arg(long, value_name = "NAME", default_value = "dct983")]
     profile: String,
     /// State of their flash at the start
@@ -66,7 +70,7 @@ pub(super) struct Args {
     /// Virtual time that is measured
     #[arg(long, value_name = "TIME", default_value = "1s")]
     duration: Nanos,
-    /// Where the choices of the workloads come from
+    /// Seed of the workloads' random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// One JSON object per run instead of tables
@@ -86,7 +90,8 @@ enum Condition {
     Fragmented,
 }
 
-/// What the Gimbal paper says of Gimbal against these as it had set them: throughput times, average and p99.9 latency less by so many percent.
+/// The Gimbal paper's comparison of Gimbal with these schedulers as its authors had configured them: ratio of the
+/// throughputs, and reduction of average and p99.9 latency in percent.
 const PAPER: [(&str, f64, f64, f64); 3] = [
     ("reflex-compared", 1.7, 34.9, 48.0),
     ("parda-compared", 2.1, 54.7, 30.2),
@@ -218,7 +223,7 @@ fn table(records: &[RackRecord]) -> Table {
     table
 }
 
-/// The throughput at a bound on the 99th percentile of reads, and against that of the first policy.
+/// The throughput at a bound on the 99th percentile of reads, and its ratio to that of the first policy.
 fn knees(records: &[RackRecord], p99: Nanos) -> Table {
     let title = format!("kops/s at p99 {p99} of reads");
     let mut table = new_table(["workload", "scheduler", "reads", "databases", &title, "times"], 3);
@@ -253,7 +258,8 @@ fn knees(records: &[RackRecord], p99: Nanos) -> Table {
     table
 }
 
-/// The first scheduler against the others, averaged over workloads, numbers of databases and policies; and what the paper says of Gimbal.
+/// The first scheduler against the others, averaged over workloads, numbers of databases and policies; and the paper's
+/// figures for Gimbal.
 fn against_paper(lines: &[RackRecord]) -> Table {
     let header = ["against", "throughput", "paper", "average latency", "paper", "p99.9 latency", "paper"];
     let mut table = new_table(header, 1);

@@ -21,10 +21,10 @@ pub(super) struct Args {
     /// Write the records as JSON lines, one per run (`-` is standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Also against the product: a real switch with an emulated SSD, and hosts over loopback
+    /// Also run on the product: a real switch with an emulated SSD, and hosts over loopback
     #[arg(long)]
     live: bool,
-    /// How many times slower than the SSD a live run goes; divides 1000
+    /// Factor by which a live run is slower than the SSD; divides 1000
     #[arg(long, value_name = "FACTOR", default_value = "20", value_parser = Slow::parse, requires = "live")]
     slow: Slow,
 }
@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         }
         output::line(text)
     };
-    // If output is only printed, stop the work once nobody reads it.
+    // Output that is only printed: stop the work once its reader has closed it.
     let is_wanted = || lines_in_file || output::has_reader();
     if args.live {
         let output = Output { lines: lines.as_mut(), show: &show, is_wanted: &is_wanted };
@@ -128,7 +128,7 @@ fn expected(path: &Path) -> Result<Kept> {
     Kept::parse(&text).with_context(|| path.display().to_string())
 }
 
-/// Runs one experiment and shows how far it is.
+/// Runs one experiment and shows its progress.
 pub(super) fn conduct(experiment: ::lab::Experiment, images: &Images) -> Result<Findings> {
     let bar = Bar::new();
     Ok(::lab::run(experiment, images, &|progress| bar.show(progress))?)

@@ -1,6 +1,7 @@
-//! `gimbal lab scale`: how many IOs are simulated in a second by the clock on the wall, and how that goes on as tenants are added.
+//! `gimbal lab scale`: measures how many IOs are simulated in a second of real time, and how this number changes as
+//! tenants are added.
 //!
-//! One thread runs world after world in turns, so that what else the machine does meanwhile falls on all of them.
+//! One thread runs the worlds in turns, so that other work of the machine affects all of them alike.
 
 use super::progress::Bar;
 use crate::output;
@@ -20,9 +21,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use units::Nanos;
 
-/// The most tenants that are run together.
+/// Maximum number of tenants of a world.
 const TENANTS_MAX: i64 = 1 << 16;
-/// The most rounds.
+/// Maximum number of rounds.
 const ROUNDS_MAX: i64 = 1000;
 /// The greatest length of the bar drawn after a number.
 const BAR_MAX: f64 = 30.0;
@@ -30,7 +31,7 @@ const BAR_MAX: f64 = 30.0;
 /// Arguments of `gimbal lab scale`.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// How many tenants: a world for each
+    /// Number of tenants: a world for each number
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = TENANTS, value_parser = clap::value_parser!(u32).range(1..=TENANTS_MAX))]
     tenants: Vec<u32>,
     /// The scheduler
@@ -45,7 +46,7 @@ pub(super) struct Args {
     /// Virtual time of a run
     #[arg(long, value_name = "TIME", default_value = "2s")]
     span: Nanos,
-    /// How often each world is run
+    /// Number of runs of each world
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=ROUNDS_MAX))]
     rounds: u32,
     /// One JSON object per world instead of a table
@@ -62,11 +63,11 @@ struct Line<'a> {
     /// Virtual seconds of a run.
     virtual_seconds: f64,
     rounds: u32,
-    /// Of a run, warm-up included.
+    /// IOs of a run, including the warm-up.
     ios: u64,
-    /// By the clock on the wall.
+    /// Per second of real time.
     ios_per_second: Spread,
-    /// Of the time that the machine gave to it.
+    /// Per second of processor time of the simulating thread.
     ios_per_processor_second: Spread,
 }
 

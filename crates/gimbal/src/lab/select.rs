@@ -1,4 +1,4 @@
-//! Which experiments, and how much of them.
+//! The arguments that select experiments and parts of them.
 
 use crate::output;
 use ::lab::Experiment;
@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use ssd::Profile;
 use std::path::{Path, PathBuf};
 
-/// What every subcommand that runs experiments takes.
+/// Arguments of every subcommand that runs experiments.
 #[derive(clap::Args)]
 pub(super) struct Selection {
     /// Experiments by name, or paths to an experiment.toml [default: all that come with the lab; `run` and `report` leave out those on racks, g10 and g11]
@@ -21,16 +21,16 @@ pub(super) struct Selection {
     /// Only these SSDs of the experiment, by the names of their profiles; the path of a profile adds an SSD of your own
     #[arg(long, value_name = "NAME|FILE", value_delimiter = ',')]
     profile: Vec<String>,
-    /// A calibration of the SSD whose path --profile has, for schedulers that need one
+    /// Calibration of the SSD given by path in --profile, for schedulers that need one
     #[arg(long, value_name = "FILE", requires = "profile")]
     calibration: Option<PathBuf>,
     /// Only these cases
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
-    /// These seeds in place of the experiment's own
+    /// Use these seeds instead of the experiment's own
     #[arg(long, value_name = "N", value_delimiter = ',')]
     seed: Vec<u64>,
-    /// One seed and one profile, the first of each, and less of what takes long
+    /// One seed and one profile, the first of each, and long runs shortened or left out
     #[arg(long)]
     quick: bool,
 }
@@ -49,7 +49,8 @@ impl Selection {
         names.into_iter().map(|name| self.narrow(open(name)?, &own)).collect()
     }
 
-    /// The experiments with databases on a rack. One whose SSDs, workloads or schedulers are all left out is not among them.
+    /// The selected experiments with databases on a rack, without those of which --profile,
+    /// --scheduler and --case leave nothing to run.
     pub(super) fn racks(&self) -> Result<Vec<RackExperiment>> {
         let is_named =
             |name: &&str| self.experiments.is_empty() || self.experiments.iter().any(|one| one == name);
@@ -80,7 +81,7 @@ impl Selection {
         Ok(racks)
     }
 
-    /// Fails if an experiment on a rack is named: for commands that know only those with one SSD.
+    /// Fails if an experiment on a rack is named: for commands that support only experiments with one SSD.
     pub(super) fn refuse_racks(&self) -> Result<()> {
         match self.experiments.iter().find(|name| is_rack(name)) {
             Some(name) => bail!(
@@ -90,7 +91,7 @@ impl Selection {
         }
     }
 
-    /// The SSDs that are not built in.
+    /// The SSDs that are given by path.
     fn own_ssds(&self) -> Result<Vec<CalibratedSsd>> {
         let paths = self.profile.iter().filter(|name| Profile::is_path(name));
         let mut ssds =
@@ -106,7 +107,7 @@ impl Selection {
         Ok(ssds)
     }
 
-    /// The schedulers asked for that the experiment does not run.
+    /// The requested schedulers that the experiment does not run.
     fn unlisted(&self, experiment: &Experiment) -> Vec<&str> {
         let is_listed =
             |name: &&String| experiment.schedulers.iter().any(|scheduler| scheduler.name() == name.as_str());
@@ -167,7 +168,7 @@ fn is_rack(name: &str) -> bool {
     RackExperiment::names().any(|known| known == name)
 }
 
-/// A name if there is one of it, else a path.
+/// Opens an experiment: a name of a built-in one, else a path.
 fn open(name: &str) -> Result<Experiment> {
     let path = Path::new(name);
     let is_name = ::lab::experiment::names().any(|known| known == name);

@@ -1,4 +1,4 @@
-//! `gimbal lab sensitivity`: on how many SSDs that could be the papers' one each claim holds.
+//! `gimbal lab sensitivity`: counts on how many SSDs that could be the papers' one each claim holds.
 
 use super::run::conduct;
 use crate::output;
@@ -27,10 +27,10 @@ pub(super) struct Args {
     /// Only these schedulers
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     scheduler: Vec<String>,
-    /// How many SSDs, of the seeds from 1 on
+    /// Number of SSDs, with the seeds from 1 on
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     ssds: u64,
-    /// Keep the verdicts in this file after each SSD; SSDs that are in it already are not run again
+    /// Keep the verdicts in this file after each SSD; SSDs that it already contains are not run again
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
     /// One JSON object per claim and scheduler instead of a table
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Quick forms of the experiments, without what no claim needs.
+/// Quick forms of the experiments, reduced to the runs that the claims need.
 fn experiments(args: &Args) -> Result<Vec<Experiment>> {
     let names: Vec<&str> = match &args.experiments[..] {
         [] => EXPERIMENTS.to_vec(),
@@ -92,7 +92,7 @@ fn experiments(args: &Args) -> Result<Vec<Experiment>> {
     Ok(experiments)
 }
 
-/// What a file has already; nothing if there is none yet.
+/// The results that a file already contains; none if it does not exist.
 fn begun(path: &Path) -> Result<Sensitivity> {
     let named = || path.display().to_string();
     match files::read_text(path) {
@@ -105,7 +105,7 @@ fn begun(path: &Path) -> Result<Sensitivity> {
     }
 }
 
-/// Verdicts with the direction of the source.
+/// Verdicts that agree with the source about the direction.
 const DIRECTION: [Verdict; 3] = [Verdict::Holds, Verdict::Stronger, Verdict::Weaker];
 
 fn json(all: &Sensitivity) -> Result<()> {

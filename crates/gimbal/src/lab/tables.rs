@@ -1,4 +1,4 @@
-//! Findings and claims as tables for people: the median over the seeds.
+//! Findings and claims as tables for people; values are medians over the seeds.
 
 use ::lab::claims::{Asked, Row, holding};
 use ::lab::findings::Findings;
@@ -25,10 +25,10 @@ pub(super) fn records(findings: &Findings) -> String {
     text
 }
 
-/// The heading of what [`Sensitivity`] says.
+/// The heading of the column for [`Sensitivity`].
 const PLAUSIBLE: &str = "others";
 
-/// The claims table, and below it the causes of what differs.
+/// The claims table, and below it the causes of the differences.
 pub(super) fn claims(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
@@ -65,7 +65,7 @@ pub(super) fn claims(rows: &[Row]) -> String {
     text
 }
 
-/// The number that a row asks for; a paper's, if nothing else is said.
+/// The number that a row asks for; the paper's, unless the text says that it is a goal.
 pub(super) fn asked(asked: Asked, unit: &str) -> String {
     let number = format!("{:.2} {unit}", asked.number());
     if asked.is_goal() { format!("{} ({})", number.trim_end(), asked.whose()) } else { number }

@@ -1,29 +1,31 @@
-//! What a probe writes: bytes that cannot be compressed, no block twice, and a mark by which a later probe knows what it made itself.
+//! The data that a probe writes: bytes that cannot be compressed, no block twice, and a mark by which a later probe
+//! recognizes them.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The beginning of everything that is written, and so of the device.
+/// The first bytes of every write, and so of the device.
 const MARK: &[u8; 16] = b"gimbal ssdtest\r\n";
-/// Each block of this size has a number of its own, so that a device which keeps equal blocks once has none.
+/// Each block of this size gets its own number, so that a device which stores equal blocks only once finds none.
 const BLOCK: usize = 4096;
 
-/// Fills buffers.
+/// Fills buffers with new contents.
 pub(super) struct Contents {
     random: Xoshiro256PlusPlus,
     number: u64,
 }
 
 impl Contents {
-    /// Other bytes than in other probes.
+    /// With a seed that differs from that of other probes.
     pub(super) fn new() -> Contents {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seed = since.as_nanos() as u64 ^ u64::from(std::process::id());
         Contents { random: Xoshiro256PlusPlus::seed_from_u64(seed), number: 0 }
     }
 
-    /// Makes the buffer different from everything before. A buffer that was filled before keeps most of its bytes, as that is quick.
+    /// Makes the contents of the buffer different from all before. A buffer that was filled before keeps most of its
+    /// bytes, because that is faster.
     pub(super) fn fill(&mut self, buffer: &mut [u8]) {
         if !is_ours(buffer) {
             self.random.fill_bytes(buffer);
@@ -37,7 +39,7 @@ impl Contents {
     }
 }
 
-/// Whether a probe wrote these bytes: those at the beginning of a device, or of a buffer.
+/// Whether a probe wrote these bytes, which are the first of a device or of a buffer.
 pub(super) fn is_ours(bytes: &[u8]) -> bool {
     bytes.starts_with(MARK)
 }

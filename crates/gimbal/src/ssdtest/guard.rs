@@ -1,7 +1,8 @@
-//! Before anything is written: what would be destroyed, and whether the figures will be those of the device.
+//! Checks before anything is written: which contents would be destroyed, and whether the figures will be those of the
+//! device.
 //!
-//! A device in use is refused when it is opened (`server::LocalDevice`). Here, its contents are looked at: file systems, partition tables
-//! and the like, and files with contents that no probe wrote.
+//! A device in use is refused when it is opened (`server::LocalDevice`). Here, its contents are examined: file systems,
+//! partition tables and similar structures, and files with contents that no probe wrote.
 //!
 //! Holds: `tests/ssdtest.rs`, with real file systems.
 
@@ -12,11 +13,11 @@ use super::tested::{Facts, Storage};
 use anyhow::Result;
 use server::Holes;
 
-/// Blocks that are looked at to see whether a device was ever written.
+/// Number of blocks that are read to find out whether a device was ever written.
 const SAMPLES: u64 = 64;
 const BLOCK: usize = 4096;
 
-/// What a device carries that would be destroyed: file systems and the like, or a file's contents.
+/// Describes the contents that would be destroyed: file systems and similar structures, or a file's contents.
 pub(super) fn contents(device: &mut Real, facts: &Facts) -> Result<Option<String>> {
     let size = facts.size.get();
     let head = device.read(0, HEAD.min(size as usize))?;
@@ -30,8 +31,8 @@ pub(super) fn contents(device: &mut Real, facts: &Facts) -> Result<Option<String
     Ok((has_data && !is_ours(&head)).then(|| "it is a file with contents that no probe wrote".to_owned()))
 }
 
-/// Why reads may not reach the device's own storage, if most of them find zeros: an SSD answers reads of blocks that were never written,
-/// or were deallocated, without its flash.
+/// If most reads find zeros, explains why they may not reach the device's own storage: an SSD completes reads of blocks
+/// that were never written, or were deallocated, without its flash.
 pub(super) fn unwritten(device: &mut Real, facts: &Facts) -> Result<Option<String>> {
     let blocks = facts.size.get() / BLOCK as u64;
     let mut zeros = 0;

@@ -1,15 +1,16 @@
-//! The journal of a probe in a file: what was found so far, so that an interrupted probe continues.
+//! The journal of a probe in a file: the results so far, so that an interrupted probe can continue.
 //!
 //! ```text
-//!  {"begin": {format, device, config}}     one line: what is probed, and how
+//!  {"begin": {format, device, config}}     one line: the device and the options of the probe
 //!  {"entry": {task, results}}              one line for each task that ended
 //!  "end"                                   the probe is complete
 //! ```
 //!
-//! A process that is killed leaves at most the last line incomplete; its task is done again. Whether the machine survives is not
-//! promised: nothing is synced, because that would disturb the device under test.
+//! A process that is killed leaves at most the last line incomplete; its task is repeated. The journal need not survive
+//! a crash of the machine: it is not synced, because that would disturb the device under test.
 //!
-//! Holds: another device or other options are refused with what differs (`a_journal_of_something_else_is_refused`);
+//! Holds: a journal of another device or of other options is refused, with the difference
+//! (`a_journal_of_something_else_is_refused`);
 //!        a line that was cut off is left out (`a_line_that_was_cut_off_is_done_again`).
 
 use anyhow::{Context, Result, bail};
@@ -19,14 +20,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// The version of the format. A probe of another version may ask other questions.
+/// The version of the format. A probe of another version may ask different questions.
 const FORMAT: u32 = 1;
 
-/// What is probed, and how.
+/// The device and the options of a probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Begin {
     format: u32,
-    /// What tells the device from others.
+    /// Identifies the device.
     device: String,
     config: Config,
 }
@@ -51,7 +52,7 @@ impl Begin {
         Begin { format: FORMAT, device, config }
     }
 
-    /// What is different in another one.
+    /// Describes the difference to another probe.
     fn difference(&self, wanted: &Begin) -> Option<String> {
         if self.format != wanted.format {
             return Some(format!("it has format {}, and this gimbal writes {}", self.format, wanted.format));
@@ -66,10 +67,10 @@ impl Begin {
 }
 
 impl Journal {
-    /// Begins a journal.
+    /// Starts a new journal.
     ///
     /// # Errors
-    /// There is one of a probe that was not completed, or the file cannot be written.
+    /// The file is the journal of a probe that was not completed, or cannot be written.
     pub(super) fn create(path: &Path, begin: Begin) -> Result<Journal> {
         if let Some((_, entries, false)) = read(path)?.lines {
             bail!(
@@ -85,10 +86,10 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Continues a journal. Returns what is in it.
+    /// Continues a journal. Returns its entries.
     ///
     /// # Errors
-    /// There is none, it is of another device or of other options, or the file cannot be written.
+    /// There is no journal, it is of another device or of other options, or the file cannot be written.
     pub(super) fn resume(path: &Path, begin: &Begin) -> Result<(Journal, Vec<Entry>)> {
         let Read { lines, good_bytes } = read(path)?;
         let Some((found, entries, _)) = lines else {
@@ -113,7 +114,7 @@ impl Journal {
         Ok((Journal { path: path.to_owned(), file, written: entries.len() }, entries))
     }
 
-    /// Adds the entries that are not in it.
+    /// Appends the entries that are not in the journal yet.
     pub(super) fn keep(&mut self, entries: &[Entry]) -> Result<()> {
         for entry in &entries[self.written.min(entries.len())..] {
             self.line(&Line::Entry(entry.clone()))?;
@@ -122,7 +123,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The probe is complete.
+    /// Marks the probe as complete.
     pub(super) fn end(mut self) -> Result<()> {
         self.line(&Line::End)
     }
@@ -136,11 +137,12 @@ impl Journal {
     }
 }
 
-/// What is in a journal.
+/// The contents of a journal.
 struct Read {
-    /// The beginning, the entries, and whether it is complete. `None`: there is no file, or not even a whole first line.
+    /// The first line, the entries, and whether the probe is complete. `None`: there is no file, or not even a whole
+    /// first line.
     lines: Option<(Begin, Vec<Entry>, bool)>,
-    /// The length of the whole lines without the end.
+    /// The length of the whole lines, without the line for the end.
     good_bytes: u64,
 }
 
@@ -156,7 +158,7 @@ fn read(path: &Path) -> Result<Read> {
         let parsed = serde_json::from_str(line);
         let parsed = match parsed {
             Ok(parsed) if line.ends_with('\n') => parsed,
-            // The process was killed while it wrote.
+            // The process was killed while it wrote this line.
             _ if !line.ends_with('\n') => break,
             parsed => parsed.with_context(|| {
                 format!(

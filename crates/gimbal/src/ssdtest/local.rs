@@ -66,7 +66,8 @@ impl Carrier for Local {
     }
 }
 
-/// What stays the same when a disk gets another name: the first of the names that the kernel gives it, or the number of the file.
+/// An identity that stays when a disk gets another name: the first of the identifiers that the kernel has for it, or
+/// the inode of the file.
 fn serial(path: &Path, metadata: &Metadata) -> String {
     if metadata.is_file() {
         return format!("inode {} of device {}", metadata.ino(), metadata.dev());
@@ -77,7 +78,7 @@ fn serial(path: &Path, metadata: &Metadata) -> String {
     found.unwrap_or_default().trim().to_owned()
 }
 
-/// The errors of opening with the advice that fits this command.
+/// Adds to an error of opening the advice that fits this command.
 fn explained(error: DeviceError, options: LocalOptions) -> anyhow::Error {
     match error {
         DeviceError::Missing { path, device: None } => anyhow!(

@@ -1,4 +1,4 @@
-//! `gimbal ssdtest`: finds out from the outside what a drive can do, and writes it down as a device profile.
+//! `gimbal ssdtest`: measures from the outside the performance of an SSD, and writes it as a device profile.
 //!
 //! ```text
 //!  DEVICE ─► tested: simulated, local, remote ─► guard ─► Prober (crate probe) ─► profile.toml, report.html, loads.csv, summary
@@ -6,8 +6,8 @@
 //!                                                 journal.jsonl ──► --resume
 //! ```
 //!
-//! Holds: nothing is written before the checks, and before it was said what will be written (`tests/ssdtest.rs`).
-//! Elsewhere: what is asked of the device is the crate `probe` (docs/probe.md).
+//! Holds: nothing is written before the checks, and before the announcement of the writes (`tests/ssdtest.rs`).
+//! Elsewhere: the crate `probe` decides which IOs are done (docs/probe.md).
 
 mod contents;
 mod guard;
@@ -40,13 +40,14 @@ use stop::{Interrupted, Stop};
 use tested::{Facts, Storage, Tested};
 use units::{Bytes, Nanos};
 
-/// Sizes are whole numbers of these: the smallest IO.
+/// Granularity of sizes: the smallest IO.
 const BLOCK: u64 = 4096;
 
 /// Probes an SSD from the outside: limits, write buffer and its recovery, interference, latency against load. DESTROYS ITS DATA.
 ///
-/// Without --read-only, everything on DEVICE is overwritten. A device that is in use or carries a file system, a partition table or the
-/// like is refused. The result is a device profile (TOML) in the folder that --out names.
+/// Without --read-only, everything on DEVICE is overwritten. A device that is in use or carries a file system, a
+/// partition table or a similar structure is refused. The result is a device profile (TOML) in the folder that --out
+/// names.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -56,19 +57,20 @@ pub(crate) struct Args {
     /// Less than two minutes of device time, at most 64 GiB of writes; otherwise at most an hour and 1 TiB
     #[arg(long)]
     quick: bool,
-    /// Write nothing; finds nothing about writes
+    /// Write nothing; measures nothing about writes
     #[arg(long)]
     read_only: bool,
     /// Probe the device although it is in use or has contents; they are destroyed
     #[arg(long)]
     force: bool,
-    /// Use only this much, from the beginning of the device; a file that does not exist is made this large, and stays
+    /// Use only this much, from the beginning of the device; a file that does not exist is created with this size, and
+    /// stays
     #[arg(long, value_name = "SIZE")]
     size: Option<Bytes>,
     /// Write at most this much
     #[arg(long, value_name = "SIZE", conflicts_with = "read_only")]
     writes: Option<Bytes>,
-    /// Keep the device under test for at most this long
+    /// Keep the device busy for at most this long
     #[arg(long, value_name = "TIME")]
     time: Option<Nanos>,
     /// NQN of this host, for NVMe/TCP targets
@@ -96,7 +98,7 @@ Examples:
 Signals:
   SIGTERM, SIGINT, SIGHUP  stop; what was found is kept, and --resume continues; a second signal, a second later, stops at once";
 
-/// Where the results go.
+/// The files with the results.
 struct Files {
     profile: PathBuf,
     report: PathBuf,
@@ -106,7 +108,7 @@ struct Files {
 }
 
 impl Files {
-    /// Makes the folder, and checks that it can be written.
+    /// Creates the folder, and checks that the files can be written.
     fn prepare(folder: &Path) -> Result<Files> {
         fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
         let files = Files {
@@ -129,7 +131,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let create = args.size.filter(|_| !args.read_only);
     let options = LocalOptions { force: args.force, read_only: args.read_only, create };
     if let Some(size) = args.size {
-        // Before a file is made.
+        // Checked before a file is created.
         configuration(&args, size, BLOCK as u32)?;
     }
     let (mut device, facts) = Tested::open(&name, options, &args.host_nqn, &stop)?;
@@ -180,13 +182,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         && config.writes()
         && !args.resume
     {
-        // After a continuation, the device tells of the rest only.
+        // After a continuation, the device only knows the writes since then.
         metrics.write_amplification = device.write_amplification().map(|share| (share * 1e3).round() / 1e3);
     }
     show(&profile, &files, args.json)
 }
 
-/// What the user asks for.
+/// The configuration of the probe that the user asks for.
 fn configuration(args: &Args, size: Bytes, block_size: u32) -> Result<Config> {
     let size = Bytes(size.get() / BLOCK * BLOCK);
     let mut config =
@@ -204,7 +206,7 @@ fn configuration(args: &Args, size: Bytes, block_size: u32) -> Result<Config> {
     Ok(config)
 }
 
-/// Says what will happen, before it does.
+/// Announces the probe, before it starts.
 fn announce(name: &DeviceName, facts: &Facts, config: &Config) {
     let name = name.shown();
     output::note(format_args!("{name}: {}", facts.about));
@@ -221,7 +223,7 @@ fn announce(name: &DeviceName, facts: &Facts, config: &Config) {
     output::note(format_args!("ALL DATA ON {name} IS DESTROYED"));
 }
 
-/// Runs the probe to its end. Returns what should be known of the figures.
+/// Runs the probe to its end. Returns notes for the reader of the figures.
 fn probe(
     prober: &mut Prober,
     device: &mut Tested,

@@ -1,21 +1,21 @@
-//! What the user calls the device: `simulated:PROFILE`, the path of an SSD profile, `nvme://…`, or a path.
+//! The user's name of the device: `simulated:PROFILE`, the path of an SSD profile, `nvme://…`, or a path.
 
 use anyhow::{Result, bail};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Before the profile of a simulated SSD.
+/// Prefix of the profile of a simulated SSD.
 const SIMULATED: &str = "simulated:";
-/// Before the address of a target.
+/// Prefix of the address of a target.
 const REMOTE: &str = "nvme://";
-/// The folder of results is called this, and the device.
+/// Prefix of the folder of results; the device's name follows.
 const FOLDER: &str = "ssdtest-";
 
 /// A device, as named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DeviceName {
-    /// The SSD model with this profile: a name, or the path of one.
+    /// A simulated SSD with this profile: a name, or a path.
     Simulated(String),
     /// A file or block device.
     Local(PathBuf),
@@ -28,9 +28,9 @@ pub(super) enum DeviceName {
 pub(super) struct Remote {
     /// `HOST:PORT`.
     pub(super) address: String,
-    /// Its NQN.
+    /// The NQN of the subsystem.
     pub(super) subsystem: String,
-    /// `None`: the only one.
+    /// `None` means the only namespace.
     pub(super) nsid: Option<u32>,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Remote {
     }
 }
 
-/// `HOST:PORT/NQN[/NSID]`. An NQN may have slashes: a last part that is a number is the namespace.
+/// Parses `HOST:PORT/NQN[/NSID]`. An NQN may contain slashes: a last part that is a number is the namespace.
 fn remote(text: &str) -> Result<Remote> {
     let Some((address, rest)) = text.split_once('/').filter(|(_, rest)| !rest.is_empty()) else {
         bail!(
@@ -67,7 +67,7 @@ impl FromStr for DeviceName {
         if let Some(rest) = text.strip_prefix(REMOTE) {
             return Ok(DeviceName::Remote(remote(rest)?));
         }
-        // Never a device: to take it for one would destroy it.
+        // Never taken as a device, because a probe would destroy the file.
         if text.ends_with(".toml") {
             return Ok(DeviceName::Simulated(text.to_owned()));
         }
@@ -84,7 +84,7 @@ impl FromStr for DeviceName {
 }
 
 impl DeviceName {
-    /// As the user wrote it.
+    /// The name as the user wrote it.
     pub(super) fn shown(&self) -> String {
         match self {
             DeviceName::Simulated(profile) => format!("{SIMULATED}{profile}"),
@@ -93,7 +93,7 @@ impl DeviceName {
         }
     }
 
-    /// The folder of its results, unless the user names one.
+    /// The default folder for the results.
     pub(super) fn folder(&self) -> PathBuf {
         let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
         let last = match self {

@@ -6,20 +6,20 @@ use probe::{BufferModel, Kind, Limit, LoadPoint, Profile};
 use units::Nanos;
 
 const KINDS: [Kind; 4] = [Kind::RandomRead, Kind::SequentialRead, Kind::RandomWrite, Kind::SequentialWrite];
-/// Points of a curve that is computed.
+/// Number of points of a curve that is computed.
 const STEPS: u32 = 200;
 const MIB: f64 = units::MIB as f64;
 
-/// One number of a point of latency against load.
+/// Selects one number of a point of latency against load.
 type Percentile = fn(&LoadPoint) -> f64;
 
-/// A plot and what one sees in it.
+/// A plot, and the text that explains it.
 pub(super) struct Plot {
     pub(super) chart: Chart,
     pub(super) see: &'static str,
 }
 
-/// All of them, in reading order. Some may have nothing to draw.
+/// All plots, in reading order. Some may be empty.
 pub(super) fn of(profile: &Profile) -> Vec<Plot> {
     let shown: [fn(&Limit) -> f64; 3] = [|limit| limit.mb_per_s, |limit| limit.mean_us, |limit| limit.p99_us];
     let [bandwidth, mean, p99] = shown;
@@ -68,7 +68,7 @@ fn chart(title: &str, profile: &Profile, key: Vec<String>, panels: Vec<ChartPane
     Chart { title: title.to_owned(), subtitle: profile.device.name.clone(), key, panels }
 }
 
-/// A panel for each kind, a line for each size, against the depth.
+/// A panel for each kind of IO, a line for each size, against the depth.
 fn limits(profile: &Profile, title: &str, y: &str, scale: Scale, of: fn(&Limit) -> f64) -> Chart {
     let sizes = distinct(profile.limit.iter().map(|limit| limit.size_kib));
     let depths: Vec<f64> =
@@ -98,7 +98,7 @@ fn exhaustion(profile: &Profile) -> Chart {
         bytes.push((seconds, mib));
     }
     let highest = rates.iter().map(|point| point.1).fold(0.0, f64::max);
-    // At the fast rate, what is written until the end is more than the size if the buffer drains meanwhile.
+    // If the buffer drains meanwhile, more than its size is written at the fast rate before it is full.
     let share = 1.0 - buffer.drain_under_load_mb_per_s.unwrap_or(0.0) / buffer.fast_mb_per_s;
     let end = buffer.size_mib / share;
     let panel = |title: &str, x: &str, y: &str, curves| ChartPanel {

@@ -1,4 +1,4 @@
-//! How far a probe is: a bar on a terminal, a line for each task elsewhere. On standard error, apart from the result.
+//! Progress of a probe: a bar on a terminal, a line for each task elsewhere. On standard error, apart from the result.
 
 use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -9,9 +9,9 @@ use units::{Bytes, MIB, Nanos};
 
 const TICK: Duration = Duration::from_millis(200);
 
-/// Shows it.
+/// Shows the progress.
 pub(super) struct Progress {
-    /// On a terminal.
+    /// The bar, on a terminal.
     bar: Option<ProgressBar>,
     writes_most: Bytes,
 }
@@ -29,7 +29,7 @@ impl Progress {
         Progress { bar, writes_most: config.writes_most() }
     }
 
-    /// A task begins.
+    /// Shows that a task begins.
     pub(super) fn on_task(&self, progress: &probe::Progress) {
         let probe::Progress { tasks, title, written, elapsed } = progress;
         let written = written.get() / MIB;
@@ -44,7 +44,7 @@ impl Progress {
         self.show(*elapsed, message);
     }
 
-    /// The file is being filled.
+    /// Shows how much of the file is filled.
     pub(super) fn on_filled(&self, bytes: u64, of: u64) {
         self.show(Nanos::ZERO, format!("filling the file: {} of {} MiB", bytes / MIB, of / MIB));
     }

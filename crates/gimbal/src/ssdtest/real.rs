@@ -1,10 +1,10 @@
-//! A device in real time: what all of them have in common, whoever carries the IOs out.
+//! A device in real time: the parts common to all carriers of IOs.
 //!
 //! ```text
-//!   prober ──► Real: buffers, contents, which IOs are under way ──► Carrier: the system's disks, or NVMe/TCP
+//!   prober ──► Real: buffers, contents, IOs in flight ──► Carrier: the system's disks, or NVMe/TCP
 //! ```
 //!
-//! Holds: an IO that fails, or never ends, ends the probe with an error that names the IO.
+//! Holds: an IO that fails or never completes ends the probe with an error that names the IO.
 
 use super::contents::Contents;
 use super::stop::Stop;
@@ -14,14 +14,14 @@ use probe::{Completion, Device, Io, IoKind};
 use reactor::{BufferPool, Clock, IoBuffer};
 use units::{Bytes, Instant};
 
-/// For the buffers of all IOs under way. A probe has at most 512 of 4 KiB, or 128 of 256 KiB.
+/// Memory for the buffers of all IOs in flight. A probe has at most 512 of 4 KiB, or 128 of 256 KiB.
 const MEMORY: Bytes = Bytes::mib(256);
-/// How a file is filled: bytes of a write, writes under way, bytes between two reports.
+/// Filling of a file: bytes of a write, writes in flight, bytes between two reports.
 const FILL_PIECE: u64 = 256 << 10;
 const FILL_DEPTH: u64 = 16;
 const FILL_TOLD: u64 = 256 << 20;
 
-/// What carries IOs out.
+/// A device that carries out IOs.
 pub(super) trait Carrier {
     /// Starts an IO.
     ///
@@ -29,14 +29,14 @@ pub(super) trait Carrier {
     /// It cannot be started.
     fn submit(&mut self, io: &Io, buffer: IoBuffer) -> Result<()>;
 
-    /// Waits until an IO has ended, or until `until`. Adds what ended.
+    /// Waits until an IO completes, or until `until`. Appends completed IOs to `done`.
     ///
     /// # Errors
     /// No IO can be carried out any more.
     fn wait(&mut self, until: Instant, done: &mut Vec<Ended>) -> Result<()>;
 }
 
-/// The end of an IO.
+/// A completed IO.
 pub(super) struct Ended {
     pub(super) tag: u64,
     pub(super) at: Instant,
@@ -44,11 +44,11 @@ pub(super) struct Ended {
     pub(super) buffer: IoBuffer,
 }
 
-/// The device.
+/// The device with its buffers, and the completions that were not passed on yet.
 pub(super) struct Real {
     carrier: Box<dyn Carrier>,
     reads: BufferPool,
-    /// Apart from the others, because their contents are kept.
+    /// Separate from the others, because these buffers keep their contents.
     writes: BufferPool,
     contents: Contents,
     watch: Watch,
@@ -67,7 +67,8 @@ impl Real {
         }
     }
 
-    /// Writes this much from the beginning of a file, so that it has its storage. `observe` is told how much is written, from time to time.
+    /// Writes the first `size` bytes of a file, so that its storage is allocated. Reports the bytes written to
+    /// `observe` from time to time.
     pub(super) fn fill(&mut self, size: u64, mut observe: impl FnMut(u64)) -> Result<()> {
         let (mut next, mut ended, mut told) = (0, 0, 0);
         let mut tags: Vec<u64> = (0..FILL_DEPTH).collect();
@@ -93,7 +94,7 @@ impl Real {
         Ok(())
     }
 
-    /// Reads bytes at once. Nothing else may be under way.
+    /// Reads bytes at once. No other IO may be in flight.
     pub(super) fn read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>> {
         self.submit(Io { tag: 0, kind: IoKind::Read, offset, length: length as u32 })?;
         loop {
@@ -147,7 +148,7 @@ impl Device for Real {
             self.wait_for(until)?;
             for Ended { tag, at, buffer, .. } in self.done.drain(..) {
                 done.push(Completion { tag, at });
-                // Each knows its pool; the other one passes it on.
+                // A buffer knows its pool; another pool passes it on.
                 self.reads.give(buffer);
             }
         }

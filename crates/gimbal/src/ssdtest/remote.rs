@@ -1,7 +1,7 @@
 //! A namespace of an NVMe/TCP target.
 //!
-//! The time of an IO is that seen by this host, with the network and the target. A connection that is lost ends the probe; nothing is
-//! sent twice, because that would be measured.
+//! The latency of an IO is that seen by this host, including the network and the target. A connection that is lost ends
+//! the probe; no IO is sent again, because the retry would be measured.
 
 use super::name::Remote as Name;
 use super::real::{Carrier, Ended};
@@ -14,17 +14,18 @@ use probe::{Io, IoKind};
 use reactor::{Backend, Clock, IoBuffer, Options, Reactor};
 use units::{Bytes, Instant, Lba, Nanos};
 
-/// How long the thread looks for completions before it sleeps, as for a local device.
+/// Time for which the thread polls for completions before it sleeps, as for a local device.
 const SPIN: Nanos = Nanos::micros(50);
-/// For buffers of the engine itself; those of IOs are ours.
+/// Memory for the engine's own buffers; those of IOs are in `Real`.
 const MEMORY: Bytes = Bytes::mib(1);
-/// Commands under way at most, if the target grants as many. What is more waits here, and that counts as latency.
+/// Maximum number of commands in flight, if the target grants it. Further commands wait here, and that counts as
+/// latency.
 const QUEUE_DEPTH: u16 = 1024;
-/// How often signals are looked at while connecting.
+/// Interval between checks for signals while connecting.
 const LOOK: Nanos = Nanos::millis(100);
-/// How long the good-bye may take.
+/// Time limit for closing the connection in order.
 const GOODBYE: Nanos = Nanos::millis(500);
-/// The longest IO of a probe.
+/// Length of the longest IO of a probe.
 const TRANSFER: Bytes = Bytes::kib(256);
 
 /// The namespace.
@@ -44,7 +45,7 @@ impl Remote {
         let mut engine = Engine::with_reactor(reactor.context("no sockets can be used")?, MEMORY);
         let controller = engine.connect(ControllerOptions {
             queue_depth: QUEUE_DEPTH,
-            // The depth is what is measured.
+            // No credits, because the probe measures depths of its own choice.
             credits: false,
             retry: RetryPolicy::Never,
             ..ControllerOptions::new(address, subsystem, host.clone(), host::host_id(&host))
@@ -143,7 +144,7 @@ impl Carrier for Remote {
 }
 
 impl Drop for Remote {
-    /// Says good-bye, so that the target need not wait for this host.
+    /// Disconnects in order, so that the target need not wait for this host.
     fn drop(&mut self) {
         self.engine.close(self.controller);
         let until = Clock.now() + GOODBYE;

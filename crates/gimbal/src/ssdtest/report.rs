@@ -1,6 +1,7 @@
 //! The report: one HTML page that needs no other file, with the profile's plots and tables.
 //!
-//! Holds: what was not measured has no plot, and what the user typed is never markup (`a_report_has_a_plot_for_what_was_measured`).
+//! Holds: no plot for values that were not measured, and no text of the user is markup
+//! (`a_report_has_a_plot_for_what_was_measured`).
 //! Elsewhere: the plots are `plots`; frame and drawing are the lab's.
 
 use super::plots::{self, Plot};
@@ -9,7 +10,7 @@ use ::lab::report::page::{escape, frame};
 use probe::Profile;
 use std::fmt::Write;
 
-/// What only this page has.
+/// Styles that only this page has.
 const STYLE: &str = "
 figure { margin: 1.5rem 0; } figcaption, p, li { max-width: 60rem; } figcaption { margin-top: .4rem; }
 .drawing svg { display: block; width: 100%; max-width: 1200px; height: auto; border-radius: 6px; }
@@ -103,7 +104,7 @@ fn table(body: &mut String, header: &[&str], rows: impl Iterator<Item = Vec<Stri
     body.push_str("</table></div>");
 }
 
-/// Latency against load as a table of comma-separated values, one line a point; `inf` where the device did not keep up.
+/// Latency against load as comma-separated values, one line for each point; `inf` where the device did not keep up.
 pub(super) fn loads(profile: &Profile) -> String {
     let mut text =
         "writes_permille,offered_iops,achieved_iops,p50_us,p90_us,p99_us,p999_us,p9999_us\n".to_owned();

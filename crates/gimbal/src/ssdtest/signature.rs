@@ -1,14 +1,17 @@
-//! Finds what a device carries by the marks that file systems, partition tables, volume managers and others leave on it.
+//! Recognizes the contents of a device by the marks that file systems, partition tables, volume managers and others
+//! leave on it.
 //!
-//! The first 256 KiB and the last 128 KiB are looked at. What leaves no mark there, such as a database on the bare device, is not found.
+//! Only the first 256 KiB and the last 128 KiB are read. Contents that leave no mark there, such as a database on the
+//! bare device, are not found.
 //!
 //! Holds: what `mkfs.ext4` and `mkswap` write is found (`tests/ssdtest.rs`).
 
-/// How much is read at the beginning, and at the end.
+/// Number of bytes that are read at the beginning, and at the end.
 pub(super) const HEAD: usize = 256 << 10;
 pub(super) const TAIL: usize = 128 << 10;
 
-/// What it is called, where its mark is, and the mark. Places are those of the formats' own documentation (also in wipefs and file).
+/// Name, place of the mark, and the mark. The places are those in the formats' own documentation (also in wipefs and
+/// file).
 const HEAD_MARKS: &[(&str, usize, &[u8])] = &[
     ("an ext2, ext3 or ext4 file system", 0x438, &[0x53, 0xef]),
     ("an XFS file system", 0, b"XFSB"),
@@ -64,17 +67,17 @@ const TAIL_MARKS: &[(&str, usize, &[u8])] = &[
 ];
 
 const ZFS: &str = "a ZFS pool";
-/// The marks of ZFS are somewhere in a ring of blocks.
+/// The marks of ZFS are anywhere in a ring of blocks.
 const ZFS_RING: std::ops::Range<usize> = 128 << 10..256 << 10;
 const ZFS_STEP: usize = 1 << 10;
 const ZFS_MARK: [u8; 8] = 0x00ba_b10c_u64.to_le_bytes();
 const MD: &str = "a member of an md array";
 const MD_MARK: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
-/// After everything else, as many file systems have it too.
+/// Checked last, because many file systems have this mark too.
 const BOOT: &str = "a partition table or a boot sector";
 const BOOT_MARK: (usize, [u8; 2]) = (510, [0x55, 0xaa]);
 
-/// What a device of `size` bytes carries: `head` are its first bytes, `tail` its last ones.
+/// Names the contents of a device of `size` bytes; `head` are its first bytes, `tail` its last ones.
 pub(super) fn found(head: &[u8], tail: &[u8], size: u64) -> Vec<&'static str> {
     let has =
         |bytes: &[u8], at: usize, mark: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(mark));
@@ -107,7 +110,7 @@ mod tests {
 
     const SIZE: u64 = (1 << 30) + 12 * 4096;
 
-    /// A device with these bytes at this place.
+    /// Names found on a device with these bytes at this place.
     fn with(at: u64, mark: &[u8]) -> Vec<&'static str> {
         let (mut head, mut tail) = (vec![0; HEAD], vec![0; TAIL]);
         if at < HEAD as u64 {

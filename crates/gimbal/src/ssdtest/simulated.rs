@@ -7,10 +7,10 @@ use ssd::{Condition, Profile, Ssd};
 use std::path::Path;
 use units::{Bytes, Instant};
 
-/// Decides what differs from one SSD of a profile to another.
+/// Seed of the properties that differ between SSDs of one profile.
 const SEED: u64 = 1;
 
-/// The SSD.
+/// The simulated SSD.
 pub(super) struct Simulated {
     ssd: probe::Simulated,
     profile: Profile,
@@ -33,7 +33,7 @@ impl Simulated {
         self.ssd.ssd().counters().write_amplification()
     }
 
-    /// Everything in which it differs from other SSDs.
+    /// All properties in which it differs from other SSDs.
     pub(super) fn identity(&self) -> String {
         self.profile.to_toml()
     }

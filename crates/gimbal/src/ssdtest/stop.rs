@@ -1,10 +1,10 @@
-//! Signals end a probe between two IOs, so that its journal can be continued.
+//! Ends a probe on a signal, between two IOs, so that its journal can be continued.
 
 use crate::interrupt::Interrupt;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 
-/// The user wants to stop.
+/// The error of a probe that the user interrupts.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub(super) struct Interrupted;
@@ -14,7 +14,7 @@ pub(super) struct Interrupted;
 pub(super) struct Stop(Interrupt);
 
 impl Stop {
-    /// Watches for signals from now on.
+    /// Starts to watch for signals.
     pub(super) fn on_signals() -> Result<Stop> {
         Ok(Stop(Interrupt::on_signals().context("cannot install signal handlers")?))
     }

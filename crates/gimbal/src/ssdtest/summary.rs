@@ -10,7 +10,7 @@ use serde_json::json;
 /// The version of the JSON object.
 const VERSION: u32 = 1;
 
-/// The table, with the notes below it.
+/// The table, and the notes below it.
 pub(super) fn table(profile: &Profile) -> String {
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY);
@@ -26,7 +26,7 @@ pub(super) fn table(profile: &Profile) -> String {
     text
 }
 
-/// Names and values, with their units. What was not measured has no row, or says so.
+/// Names and values, with their units. A value that was not measured has no row, or a text that says so.
 pub(super) fn rows(profile: &Profile) -> Vec<(String, String)> {
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut row = |what: &str, value: String| rows.push((what.to_owned(), value));
@@ -104,13 +104,13 @@ fn unknown() -> String {
     "not measured".to_owned()
 }
 
-/// The depth that gives most IOs.
+/// The depth with the most IOs per second.
 fn best(profile: &Profile, kind: Kind, size_kib: u32) -> Option<&Limit> {
     let of_kind = profile.limit.iter().filter(|limit| limit.kind == kind && limit.size_kib == size_kib);
     of_kind.max_by(|one, two| one.iops.total_cmp(&two.iops))
 }
 
-/// The object: the whole profile, and the files that were written.
+/// The JSON object: the whole profile, and the files that were written.
 pub(super) fn json(profile: &Profile, files: &Files) -> Result<String> {
     let object = json!({
         "version": VERSION,

@@ -1,4 +1,4 @@
-//! The device under test, of whatever kind.
+//! The device under test, of any kind.
 
 use super::local::Local;
 use super::name::DeviceName;
@@ -17,39 +17,39 @@ pub(super) enum Tested {
     Real(Box<Real>),
 }
 
-/// What is known of it before the first IO.
+/// The facts known about the device before the first IO.
 pub(super) struct Facts {
     pub(super) size: Bytes,
     pub(super) block_size: u32,
-    /// For people: what kind of device it is.
+    /// The kind of device, for people.
     pub(super) about: String,
-    /// Tells it from others, for the journal.
+    /// Identifies the device, for the journal.
     pub(super) identity: String,
     pub(super) storage: Storage,
-    /// What should be known of the figures.
+    /// Notes for the reader of the figures.
     pub(super) notes: Vec<String>,
 }
 
 impl Facts {
-    /// Whether a file has parts that were never written: its file system would answer reads of them.
+    /// Whether a file has parts that were never written: its file system would complete reads of them.
     pub(super) fn needs_filling(&self) -> bool {
         matches!(self.storage, Storage::File(Holes::Some | Holes::Nothing))
     }
 }
 
-/// Where its bytes are.
+/// The storage of the device's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Storage {
-    /// Nowhere.
+    /// No storage.
     None,
-    /// A file; these parts of it were never written.
+    /// A file; `Holes` says which parts of it were never written.
     File(Holes),
-    /// On a device.
+    /// A block device.
     Blocks,
 }
 
 impl Tested {
-    /// Opens it. `host` is this host's NQN for targets.
+    /// Opens the device. `host` is this host's NQN for targets.
     pub(super) fn open(
         name: &DeviceName,
         options: LocalOptions,
@@ -80,7 +80,8 @@ impl Tested {
         })
     }
 
-    /// Bytes written to flash for each byte that was written since it was opened, if the device tells. Only a simulated one does.
+    /// Bytes written to flash per byte written since the device was opened; `None` for a real device, which does not
+    /// report it.
     pub(super) fn write_amplification(&self) -> Option<f64> {
         match self {
             Tested::Simulated(device) => Some(device.write_amplification()),
@@ -88,7 +89,7 @@ impl Tested {
         }
     }
 
-    /// What has contents.
+    /// The device, if it is a real one, which may have contents.
     pub(super) fn as_real(&mut self) -> Option<&mut Real> {
         match self {
             Tested::Real(real) => Some(real),

@@ -1,22 +1,23 @@
-//! Which IOs are under way on a real device: names one that fails, and ends a probe whose device has stopped answering.
+//! The IOs in flight on a real device: names an IO that fails, and ends a probe whose device stops responding.
 
 use super::stop::Stop;
 use anyhow::{Result, bail};
 use probe::{Io, IoKind};
 use units::{Instant, Nanos};
 
-/// How soon a signal is noticed.
+/// Interval between checks for signals.
 const LOOK: Nanos = Nanos::millis(100);
-/// A device that completes nothing for this long does not answer any more. Longer than the kernel's own limit of 30 s for a command.
+/// A device that completes nothing for this long has stopped responding. Longer than the kernel's own limit of 30 s for
+/// a command.
 const SILENCE_MOST: Nanos = Nanos::secs(60);
 
 /// The IOs of one device.
 pub(super) struct Watch {
     stop: Stop,
-    /// By tag; tags are small.
+    /// Indexed by tag; tags are small.
     under_way: Vec<Option<Io>>,
     count: usize,
-    /// When something was last heard of the device, or it was given something after it had nothing.
+    /// Time of the last completion, or of the first IO after the device was idle.
     heard: Instant,
 }
 
@@ -43,10 +44,10 @@ impl Watch {
         self.under_way[tag as usize].take().expect("an IO that was started ends once")
     }
 
-    /// Until when to wait: until `until`, or until the next look at signals.
+    /// The time until which to wait: `until`, or the next check for signals.
     ///
     /// # Errors
-    /// A signal came, or the device does not answer.
+    /// A signal came, or the device does not respond.
     pub(super) fn before_wait(&self, now: Instant, until: Option<Instant>) -> Result<Instant> {
         self.stop.check()?;
         if self.count > 0 && now.saturating_since(self.heard) > SILENCE_MOST {
@@ -59,7 +60,7 @@ impl Watch {
         Ok(until.map_or(look, |until| until.min(look)))
     }
 
-    /// What to say of an IO that failed.
+    /// The message about an IO that failed.
     pub(super) fn failed(io: &Io) -> String {
         let kind = match io.kind {
             IoKind::Read => "read",

@@ -45,7 +45,7 @@ enum VolumeCommand {
         #[command(flatten)]
         store: StoreArgs,
     },
-    /// Show a volume: which client has mounted it, where its space is
+    /// Show a volume: the client that has mounted it, and the place of its space
     Show {
         #[command(flatten)]
         store: StoreArgs,
@@ -66,13 +66,13 @@ enum VolumeCommand {
         /// Name of the volume
         name: String,
     },
-    /// Make every copy anew that is missing or stale; the volume must not be mounted
+    /// Make every copy again that is missing or stale; the volume must not be mounted
     Repair {
         #[command(flatten)]
         store: StoreArgs,
         /// Name of the volume
         name: String,
-        /// Also every copy on an SSD that cannot be reached now, as if it were gone for good: on a third target
+        /// Also replace every copy on an SSD that cannot be reached now, as if it were lost: on a third target
         #[arg(long)]
         unreachable: bool,
     },
@@ -129,7 +129,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what was found; fails if not everything has two good copies now.
+/// Prints the report; fails unless everything has two good copies now.
 fn verdict(report: Report) -> Result<ExitCode> {
     let Report { checked, corrupt, repaired, left, lost, away } = report;
     output::line(format_args!("{checked} blocks checked, {corrupt} corrupt; {repaired} copies made anew"))?;

@@ -7,7 +7,7 @@ use blob_client::{Mount, Options, identity, unique_name};
 use host::Backend;
 use units::{Bytes, Nanos};
 
-/// How a command uses a volume.
+/// The settings with which a command mounts a volume.
 pub(super) fn settings(name: &str) -> Settings {
     Settings::new(name, &unique_name())
 }

@@ -31,7 +31,7 @@ pub(super) fn volumes(volumes: &[VolumeState]) -> Table {
     table
 }
 
-/// All about one volume.
+/// All fields of one volume.
 pub(super) fn volume(volume: &VolumeState, ssds: &[SsdState]) -> String {
     let record = &volume.record;
     let geometry = record.geometry;

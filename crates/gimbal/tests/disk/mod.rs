@@ -1,4 +1,4 @@
-//! Loop devices with file systems, for tests of what is done to disks in use. They need root, and fail without loop devices.
+//! Loop devices with file systems, for tests with disks in use. They need root, and fail without loop devices.
 
 // Each test binary uses a part of this.
 #![allow(dead_code, unreachable_pub)]
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Runs a command, which must succeed, and returns what it printed.
+/// Runs a command, which must succeed, and returns its output.
 pub fn run(command: &str, arguments: &[&str]) -> String {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output = Command::new(command).args(arguments).env("PATH", path).output();
@@ -24,7 +24,8 @@ pub fn run(command: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
 }
 
-/// A loop device over a sparse file, and the commands that undo what a test did with it; they run at the end, last first.
+/// A loop device over a sparse file, and the commands that undo the test's changes to it; they run at the end, last
+/// first.
 pub struct Disk {
     pub folder: PathBuf,
     pub file: String,
@@ -33,7 +34,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Over a file of `mib`.
+    /// A disk over a file of `mib` MiB.
     pub fn new(name: &str, mib: u64) -> Disk {
         let folder =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("disk-{name}-{}", std::process::id()));
@@ -77,8 +78,8 @@ impl Drop for Disk {
     }
 }
 
-/// Waits until nobody has claimed `device`. A `losetup` of another test that looks for a free loop device claims each that it tries,
-/// and a process that ended may still be giving up what it had.
+/// Waits until no process has claimed `device`. A `losetup` of another test that looks for a free loop device claims
+/// each one that it tries, and a process that ended may not have released its claim yet.
 fn await_unclaimed(device: &str) {
     let began = Instant::now();
     let claim = || rustix::fs::open(device, OFlags::RDONLY | OFlags::EXCL, Mode::empty());

@@ -5,7 +5,7 @@
 use crate::pages::{ROOT, files, pages, prose, text};
 use std::path::Path;
 
-/// Folders whose files name pages, as in "docs/level.md".
+/// Folders whose files may name pages, as in "docs/level.md".
 const NAMING: [&str; 8] =
     ["calibrations", "crates", "examples", "experiments", "fuzz", "rocksdb", "tests", "docs/clauses"];
 
@@ -21,7 +21,7 @@ fn links(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// The anchors of a page's headings, as code hosts make them.
+/// The anchors of a page's headings, as code hosts generate them.
 fn anchors(page: &str) -> Vec<String> {
     let of = |heading: &str| {
         let kept = |of: &char| of.is_alphanumeric() || matches!(of, ' ' | '-' | '_');

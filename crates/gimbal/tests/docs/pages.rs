@@ -11,7 +11,7 @@ pub(crate) fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The files below a folder whose names end in one of these extensions.
+/// The files below a folder that have one of these extensions.
 pub(crate) fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("the folder is in the tree") {

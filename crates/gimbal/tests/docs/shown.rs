@@ -1,14 +1,14 @@
 //! The commands that a page shows: lines of fenced blocks that begin with a program, and code in the text that begins with one of ours.
 
-/// Programs whose lines in a fenced block are commands. All other lines there are files, outputs or pictures.
+/// Programs that mark a line of a fenced block as a command. All other lines there are files, outputs or pictures.
 const PROGRAMS: [&str; 14] = [
     "gimbal", "make", "cargo", "nvme", "modprobe", "perf", "taskset", "db_bench", "ldb", "sst_dump", "kill",
     "fio", "git", "mount",
 ];
-/// Programs whose code in the text is a command.
+/// Programs that mark code within the text as a command.
 const OURS: [&str; 3] = ["gimbal", "make", "cargo"];
 
-/// All of a page, with spaces made even.
+/// All commands of a page, with single spaces between words.
 pub(crate) fn commands(page: &str) -> Vec<String> {
     let mut commands = Vec::new();
     let mut text = String::new();
@@ -30,7 +30,7 @@ pub(crate) fn commands(page: &str) -> Vec<String> {
     commands
 }
 
-/// A line of a block may have several, and a remark.
+/// Splits a line of a block, which may contain several commands and a remark.
 fn of_line(line: &str) -> impl Iterator<Item = String> {
     let line = line.split(" # ").next().unwrap_or(line);
     let parts = line.split(" & ").flat_map(|part| part.split("; "));
@@ -47,7 +47,7 @@ fn even(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The words of a command, as a shell has them, up to where its output goes.
+/// The words of a command, split as by a shell, up to the redirection of its output.
 pub(crate) fn words(command: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut is_quoted = false;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-/// How long a guest may run. A walk takes about 15 s; the rest is for a busy machine.
+/// Time limit of a guest. A walk takes about 15 s; the rest is for a busy machine.
 const LIMIT_SECONDS: u32 = 600;
 
 /// The subsystem that `nvmet.sh` serves.
@@ -32,7 +32,7 @@ impl Kernel {
     }
 }
 
-/// What a guest does.
+/// A script to run in a guest, with its arguments.
 pub(crate) struct Walk {
     kernel: Kernel,
     script: PathBuf,
@@ -167,7 +167,8 @@ impl Guest {
         panic!("{}: ended before it printed {mark:?}\n{}", self.name, self.transcript.join("\n"));
     }
 
-    /// Waits for the end of the walk; if it failed, panics with everything it printed: what failed first, as a log of a long run is often cut.
+    /// Waits for the end of the walk. If it failed, panics with everything it printed: the failure first, because a log
+    /// of a long run is often cut.
     pub(crate) fn finish(mut self) {
         self.transcript.extend(self.lines.iter());
         let status = self.child.wait().expect("our own child");
@@ -179,7 +180,7 @@ impl Guest {
         assert!(status.success(), "{}: {status}\n{failed}\n\n{}", self.name, self.transcript.join("\n"));
     }
 
-    /// Ends the guest like a power failure, and returns what it had printed.
+    /// Ends the guest like a power failure, and returns its output so far.
     pub(crate) fn cut_off(mut self) -> Vec<String> {
         self.end();
         self.transcript.extend(self.lines.iter());

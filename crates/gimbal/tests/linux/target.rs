@@ -14,7 +14,7 @@ const ANY_PORT: &str = "127.0.0.1:0";
 /// The device of the namespaces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Medium {
-    /// A file, direct IO where the file system can.
+    /// A file, with direct IO if the file system supports it.
     File,
     /// A modelled SSD in real time, its data in memory.
     Emulated,
@@ -28,7 +28,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Starts one; its files are in `scratch`.
+    /// Starts a target; its files are in `scratch`.
     pub(crate) fn start(scratch: &Scratch, medium: Medium) -> Target {
         let device = match medium {
             Medium::File => {
@@ -72,7 +72,7 @@ block_size = 512
         Target { process, config, log }
     }
 
-    /// Where it listens.
+    /// The address on which the target listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.process.address()
     }
@@ -104,7 +104,7 @@ block_size = 512
         self.process.signal("-HUP");
     }
 
-    /// What it has logged so far.
+    /// The log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
-/// Where the binary is. To the tests of another package cargo does not say it; they have it built, and it lies beside their folder.
+/// The path of the binary. Cargo does not give it to the tests of another package; these have it built next to their
+/// folder.
 fn binary() -> PathBuf {
     match option_env!("CARGO_BIN_EXE_gimbal") {
         Some(path) => path.into(),
@@ -38,7 +39,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it, and returns when it has printed where it listens.
+    /// Starts the process, and returns once it has printed its address.
     pub fn start(command: &mut Command) -> Process {
         let child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the binary was built");
@@ -68,7 +69,7 @@ impl Process {
         (process, Log { stderr: BufReader::new(stderr), lines: Vec::new() })
     }
 
-    /// Where it listens.
+    /// The address on which the target listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -84,7 +85,7 @@ impl Process {
         assert!(sent.expect("kill(1) is everywhere").success());
     }
 
-    /// Waits for its end.
+    /// Waits until the process has ended.
     pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().expect("our own child")
     }

@@ -1,4 +1,4 @@
-//! A rack: targets that register themselves in one metadata store, each a process of its own, and clients of a volume on them.
+//! A rack: targets that register in one metadata store, each in its own process, and clients of a volume on them.
 
 // Each test binary uses a part of this.
 #![allow(dead_code)]
@@ -19,10 +19,10 @@ use units::{Bytes, Nanos};
 
 /// The volume.
 pub(crate) const VOLUME: &str = "db";
-/// How long the volume stays locked after its client was killed.
+/// Time for which the volume stays locked after its client was killed.
 const TTL: Nanos = Nanos::millis(1500);
 
-/// What a target logs when its SSDs are in the store.
+/// The line that a target logs when its SSDs are in the store.
 const REGISTERED: &str = "registered for volumes";
 
 /// One target, over a file.
@@ -36,12 +36,12 @@ pub(crate) struct Rack {
     scratch: Scratch,
 }
 
-/// What is special about a target.
+/// The properties in which a target differs from the default.
 #[derive(Clone, Copy, Default)]
 struct Special {
-    /// Where clients reach it, if not where it listens.
+    /// Address for clients, if it differs from the one on which the target listens.
     address: Option<SocketAddr>,
-    /// Its SSD loses what is not flushed, or half of it, when the target is killed.
+    /// Whether a kill of the target makes its SSD lose all unflushed data, or half of it.
     is_volatile: bool,
 }
 
@@ -86,7 +86,7 @@ device = "ssd"
     config
 }
 
-/// Starts a target, and waits for this line of its log.
+/// Starts a target, and waits for this line in its log.
 fn serve(config: &PathBuf, listen: &str, line: &str) -> Process {
     let mut command = gimbal();
     let (process, mut log) =
@@ -98,7 +98,7 @@ fn serve(config: &PathBuf, listen: &str, line: &str) -> Process {
 }
 
 impl Target {
-    /// Where it listens.
+    /// The address on which the target listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.process.address()
     }
@@ -108,12 +108,12 @@ impl Target {
         assert!(!self.process.kill().success(), "it was killed, and not gone before");
     }
 
-    /// Starts it again at the same address, over the same file. Returns when it has registered itself.
+    /// Starts the target again at the same address, over the same file. Returns when it has registered its SSD.
     pub(crate) fn restart(&mut self) {
         self.process = serve(&self.config, &self.process.address().to_string(), REGISTERED);
     }
 
-    /// The same at another address.
+    /// Does the same at another address.
     pub(crate) fn restart_elsewhere(&mut self) {
         let before = self.process.address();
         self.process = serve(&self.config, "127.0.0.2:0", REGISTERED);
@@ -133,12 +133,12 @@ impl Rack {
         Rack::of(name, &vec![Special::default(); targets as usize])
     }
 
-    /// The same; to kill a target is a power loss for its SSD.
+    /// Does the same with volatile SSDs: killing a target is a power loss for its SSD.
     pub(crate) fn volatile(name: &str, targets: u32) -> Rack {
         Rack::of(name, &vec![Special { is_volatile: true, ..Special::default() }; targets as usize])
     }
 
-    /// The same, one behind each of these addresses.
+    /// Does the same with one target behind each of these addresses.
     pub(crate) fn behind(name: &str, addresses: &[SocketAddr]) -> Rack {
         let behind = |address: &SocketAddr| Special { address: Some(*address), ..Special::default() };
         Rack::of(name, &addresses.iter().map(behind).collect::<Vec<_>>())
@@ -154,7 +154,7 @@ impl Rack {
         Rack { targets: targets.collect(), scratch }
     }
 
-    /// A target whose store does not work, when it has said so.
+    /// A target whose store does not work, once it has logged this.
     pub(crate) fn without_store(name: &str, store: &str) -> Rack {
         let scratch = Scratch::new(name);
         let config = write_config(&scratch, 0, store, Special::default());
@@ -183,7 +183,7 @@ impl Rack {
         gimbal().args(arguments).env("GIMBAL_STORE", self.store()).output().expect("the binary was built")
     }
 
-    /// As `run`: what it printed, if it succeeded.
+    /// Like `run` for a command that must succeed; returns its output.
     pub(crate) fn ask(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let text = |bytes| String::from_utf8(bytes).expect("gimbal writes UTF-8");
@@ -224,7 +224,7 @@ pub(crate) fn mount(store: &str) -> Mount {
     Mount::open(options, store).unwrap_or_else(|error| panic!("the volume cannot be mounted: {error}"))
 }
 
-/// Carries a request out that must succeed.
+/// Carries out a request that must succeed.
 pub(crate) fn done(mount: &Mount, request: Request) -> Outcome {
     let text = format!("{request:?}");
     match mount.call(request) {
@@ -250,7 +250,7 @@ pub(crate) fn content(number: u64, from: u64, length: u64) -> Vec<u8> {
     (from..from + length).map(byte).collect()
 }
 
-/// Reads a whole file and compares it. Answers its size.
+/// Reads a whole file and checks its contents. Returns its size.
 pub(crate) fn check(mount: &Mount, number: u64) -> u64 {
     let path = format!("f{number}");
     let (handle, size) = opened(mount, Request::Open { path: path.clone() });

@@ -28,7 +28,7 @@ pub(super) fn fill(bytes: &mut [u8], seed: u64, lba: u64, version: Version) {
     }
 }
 
-/// The version of a block, or what is wrong with it.
+/// The version of a block, or a description of the damage.
 pub(super) fn read(bytes: &[u8], seed: u64, lba: u64) -> Result<Version, String> {
     if bytes.iter().all(|&byte| byte == 0) {
         return Ok(Version(0));

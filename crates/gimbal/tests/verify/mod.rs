@@ -39,30 +39,30 @@ const FLUSH_EVERY: u32 = 40;
 /// Memory for all outstanding IOs.
 const MEMORY: Bytes = Bytes::mib(64);
 
-/// What has happened so far.
+/// Counts of events so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) reads: u64,
     pub(crate) writes: u64,
     pub(crate) flushes: u64,
-    /// IOs that ended without an answer, because their connection was lost too often.
+    /// IOs that ended without a response, because their connection was lost too often.
     pub(crate) lost: u64,
     /// Blocks read back by complete checks, over all checks.
     pub(crate) swept: u64,
     /// Writes that were acknowledged, not flushed, and lost with the target.
     pub(crate) unflushed_and_gone: u64,
-    /// Time from each loss of a connection to the next answer of the target, longest last.
+    /// Time from each loss of a connection to the next response of the target, longest last.
     pub(crate) reconnects: Vec<Duration>,
 }
 
 impl Figures {
-    /// IOs that were answered.
+    /// Number of IOs with a response.
     pub(crate) fn ios(&self) -> u64 {
         self.reads + self.writes + self.flushes
     }
 }
 
-/// One host and what it knows about its blocks.
+/// One host, and its model of its blocks.
 struct Tenant {
     controller: ControllerId,
     nsid: u32,
@@ -70,9 +70,9 @@ struct Tenant {
     model: Model,
     /// Outstanding IOs.
     under_way: usize,
-    /// When its connection was lost, until the next answer of the target.
+    /// Time when its connection was lost; set until the next response of the target.
     lost_at: Option<Instant>,
-    /// Whether the host has noticed. Before that, answers that were already sent still arrive.
+    /// Whether the host has noticed the loss. Before that, responses that were already sent still arrive.
     has_noticed: bool,
     is_ready: bool,
 }
@@ -91,7 +91,7 @@ enum Kind {
     Flush(model::Flushing),
 }
 
-/// See the module.
+/// The workload of all tenants; see the module.
 pub(crate) struct Verifier {
     engine: Engine,
     tenants: Vec<Tenant>,
@@ -150,7 +150,7 @@ impl Verifier {
         verifier
     }
 
-    /// Continues until this many more IOs were answered.
+    /// Continues until this many more IOs have a response.
     pub(crate) fn run(&mut self, ios: u64) {
         let until = self.figures.ios() + ios;
         while self.figures.ios() < until {
@@ -181,7 +181,7 @@ impl Verifier {
         self.settle();
     }
 
-    /// The connections will be lost now, and with them what was not flushed.
+    /// Announces that the connections will be lost, and the unflushed data with them.
     pub(crate) fn expect_loss(&mut self) {
         for tenant in &mut self.tenants {
             (tenant.lost_at, tenant.has_noticed) = (Some(Instant::now()), false);

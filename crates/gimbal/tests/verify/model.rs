@@ -1,11 +1,11 @@
-//! What each block may contain: the naive model.
+//! The naive model of the contents that each block may have.
 //!
 //! Every write of a block is a new *version* of it, and a block has at most one outstanding write. So a read must find one of the
 //! versions from the oldest that may still be there up to the newest that was submitted:
 //!
 //! ```text
 //!     flushed ≤ acknowledged ≤ submitted           a read: acknowledged … submitted
-//!                                                  after a loss: flushed … submitted; what a read found then stays
+//!                                                  after a loss: flushed … submitted; a version that was read stays
 //! ```
 //!
 //! Holds: the model detects a version that was lost or came back (`what_was_flushed_may_not_be_lost` and others).
@@ -25,26 +25,26 @@ struct Block {
     /// The newest that was submitted.
     submitted: Version,
     is_being_written: bool,
-    /// The target was lost after `acknowledged`, and the block was not read since.
+    /// The target was lost after `acknowledged`, and the block was not read since then.
     is_unsure: bool,
 }
 
 /// All blocks.
 pub(super) struct Model {
     blocks: Vec<Block>,
-    /// How often the target was lost.
+    /// Number of times the target was lost.
     crashes: u64,
     unflushed_and_gone: u64,
 }
 
-/// What a read may find, as of its submission.
+/// The versions that a read may find, as of its submission.
 pub(super) struct Reading {
     block: u64,
     oldest: Vec<Version>,
     crashes: u64,
 }
 
-/// What a flush makes durable.
+/// The versions that a flush makes durable.
 pub(super) struct Flushing {
     acknowledged: Vec<Version>,
 }
@@ -77,7 +77,7 @@ impl Model {
         Some(blocks.iter_mut().map(submit).collect())
     }
 
-    /// A write was acknowledged, or ended without an answer: then it may or may not have been done.
+    /// A write was acknowledged, or ended without a response: then it may or may not have been done.
     pub(super) fn on_write_ended(&mut self, block: u64, versions: &[Version], is_acknowledged: bool) {
         for (block, version) in self.blocks[block as usize..].iter_mut().zip(versions) {
             block.is_being_written = false;
@@ -105,7 +105,7 @@ impl Model {
         Reading { block, oldest: blocks.iter().map(|block| block.oldest).collect(), crashes: self.crashes }
     }
 
-    /// A read has ended, with these versions if it was answered. The error says which version is wrong.
+    /// A read has ended, with these versions if it has a response. The error names the version that is wrong.
     pub(super) fn on_read_ended(
         &mut self,
         reading: Reading,

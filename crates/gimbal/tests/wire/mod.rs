@@ -1,4 +1,4 @@
-//! A host that writes its PDUs by itself.
+//! A host that builds its PDUs itself.
 
 // Each test binary uses a part of this.
 #![allow(dead_code, unreachable_pub)]
@@ -51,7 +51,7 @@ pub fn execute(stream: &mut TcpStream, sqe: Sqe) -> Cqe {
     success(stream)
 }
 
-/// Connects a queue of so many entries; `keep_alive` in milliseconds. Returns the controller's identifier.
+/// Connects a queue with this many entries; `keep_alive` in milliseconds. Returns the controller's identifier.
 pub fn connect(
     stream: &mut TcpStream,
     subsystem: &str,

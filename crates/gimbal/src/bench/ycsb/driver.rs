@@ -1,6 +1,8 @@
-//! The program that drives RocksDB: where it is, and one run of it with its progress. The protocol is `ycsb::plan`.
+//! Finds the program that drives RocksDB, and carries out a run with it, showing the progress. The protocol is
+//! `ycsb::plan`.
 //!
-//! A signal closes the program's standard input: it ends the run, and reports what was done until then.
+//! On a signal, the program's standard input is closed. The program then ends the run early and reports the operations
+//! done until then.
 
 use crate::interrupt::Interrupt;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -20,7 +22,7 @@ const VARIABLE: &str = "GIMBAL_YCSB";
 pub(super) struct Driver(PathBuf);
 
 impl Driver {
-    /// Where a flag says, or the variable, or beside this program.
+    /// Finds the program: the path of the flag, else of the variable, else next to this program.
     pub(super) fn find(flag: Option<&Path>) -> Result<Driver> {
         let named = flag.map(Path::to_owned).or_else(|| env::var_os(VARIABLE).map(PathBuf::from));
         let path = match named {
@@ -36,10 +38,10 @@ impl Driver {
         Ok(Driver(path))
     }
 
-    /// Carries a plan out.
+    /// Carries out a plan.
     pub(super) fn run(&self, plan: &Plan, title: &str, interrupt: &Interrupt) -> Result<Report> {
         let about = || format!("{} cannot be started", self.0.display());
-        // In a group of its own, so that control-C reaches this program only.
+        // In its own process group, so that control-C reaches only this program.
         let mut child = Command::new(&self.0)
             .process_group(0)
             .stdin(Stdio::piped())
@@ -51,7 +53,7 @@ impl Driver {
         let mut running = Running { child, input: Some(input), bar: Bar::new(title) };
         let mut line = serde_json::to_string(plan).context("the plan as JSON")?;
         line.push('\n');
-        // If it ends at once, it says why.
+        // An error means that the program has ended already; its output gives the reason.
         let _ = running.input.as_mut().expect("open until the end").write_all(line.as_bytes());
         for line in output.lines() {
             let line = line.context("what the driver says")?;
@@ -87,7 +89,7 @@ impl Drop for Running {
     }
 }
 
-/// The progress on a terminal; nothing without one.
+/// Progress bar; hidden if there is no terminal.
 struct Bar(ProgressBar, Option<(Phase, Instant)>);
 
 impl Bar {

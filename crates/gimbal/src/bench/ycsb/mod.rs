@@ -4,7 +4,7 @@
 //!   workload, places ─► per scheduler and policy: rack of our own ─► gimbal-ycsb (RocksDB, plug-in) ─► report
 //! ```
 //!
-//! RocksDB is in a program of its own (`driver`), so this command needs nothing but cargo to be built.
+//! RocksDB is in a separate program (`driver`), so this command builds with cargo alone.
 
 mod driver;
 mod rack;
@@ -31,7 +31,7 @@ use ycsb::{Properties, Workload};
 ///
 /// The databases lie on volumes over targets that this command starts (--compare), on volumes of a rack (--uri), or in a local
 /// directory (--dir); --compare and --dir may be combined. Needs the program gimbal-ycsb: `cargo build --release -p gimbal-ycsb`.
-/// docs/ycsb.md says what is measured.
+/// docs/ycsb.md describes the measurements.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -77,7 +77,7 @@ pub(crate) struct Args {
     /// A local directory, which gets a directory for each database
     #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
-    /// The databases are there and loaded, with --uri and --dir
+    /// Use databases that exist and are loaded, with --uri and --dir
     #[arg(long, conflicts_with = "compare")]
     no_load: bool,
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub(crate) struct Args {
     /// RocksDB's options, as its option strings; the default is for small databases
     #[arg(long, value_name = "TEXT", default_value = OPTIONS)]
     db_options: String,
-    /// Where the program gimbal-ycsb is [default: the variable GIMBAL_YCSB, else beside this program]
+    /// Path of the program gimbal-ycsb [default: the variable GIMBAL_YCSB, else next to this program]
     #[arg(long, value_name = "FILE")]
     driver: Option<PathBuf>,
     /// Write the results as JSON to this file (`-`: to standard output, instead of the tables)
@@ -111,12 +111,13 @@ pub(super) struct Ssds {
     /// Their speed relative to real ones; slower than one, so that they and not this machine's processors are the limit
     #[arg(long, default_value = "0.02", value_parser = speed)]
     speed: Speed,
-    /// Their size; what is written to them is kept in memory
+    /// Their size; written data is kept in memory
     #[arg(long, value_name = "BYTES", default_value = "8G")]
     size: Bytes,
 }
 
-/// Small memtables and caches, so that a database of some hundred megabytes has several levels, and most reads reach the SSDs.
+/// Small memtables and caches, so that a database of some hundred megabytes has several levels and most reads reach the
+/// SSDs.
 const OPTIONS: &str = "write_buffer_size=8M;target_file_size_base=8M;max_bytes_for_level_base=32M;compression=kNoCompression;\
 block_based_table_factory={block_cache=8M;filter_policy=bloomfilter:10:false}";
 
@@ -132,7 +133,7 @@ fn policy(text: &str) -> Result<&'static str, String> {
     found.ok_or_else(|| format!("there is no such policy: there are {}", names()))
 }
 
-/// Runs the command. The exit code is 0 if everything that was read is what it should be.
+/// Runs the command. The exit code is 0 if no record was lost or damaged.
 pub(crate) fn run_command(args: &Args) -> Result<ExitCode> {
     ensure!(
         !args.compare.is_empty() || !args.uri.is_empty() || args.dir.is_some(),
@@ -180,7 +181,7 @@ pub(crate) fn run_command(args: &Args) -> Result<ExitCode> {
     Ok(verdict(&runs, &workload))
 }
 
-/// The workload, and its properties as the driver gets them.
+/// The workload, and its properties in the form that the driver reads.
 fn workload(args: &Args) -> Result<(Properties, Workload)> {
     let mut properties = match args.workload.as_bytes() {
         [name] => Properties::core(char::from(*name))?,
@@ -199,7 +200,7 @@ fn workload(args: &Args) -> Result<(Properties, Workload)> {
         }
     }
     if args.operations.is_none() && args.runtime.is_some() {
-        // The time ends it.
+        // No limit of operations: the run ends after --runtime.
         properties.put("operationcount", 0);
     }
     args.properties.iter().try_for_each(|text| properties.set(text))?;
@@ -252,12 +253,13 @@ fn in_directory(dir: &Path, instances: u32) -> Result<Vec<Place>> {
     (1..=instances).map(place).collect()
 }
 
-/// How a database is called; its volume as well.
+/// Name of a database and of its volume.
 fn database(number: u32) -> String {
     format!("db-{number}")
 }
 
-/// Fails if records were lost or damaged. A workload on a part of the records may ask for one that nobody has loaded.
+/// Fails if records were lost or damaged. A workload on a part of the records may ask for records that were never
+/// loaded; their absence is no failure.
 fn verdict(runs: &[Run], workload: &Workload) -> ExitCode {
     let (missing, wrong) = runs.iter().fold((0, 0), |(missing, wrong), run| {
         (missing + run.report.total.missing, wrong + run.report.total.wrong)

@@ -1,6 +1,7 @@
-//! A rack for one run: targets in this process, each with an emulated SSD, registered in a store, and a volume for each database.
+//! A rack for one run: targets in this process, each with an emulated SSD, registered in a store, and a volume per
+//! database.
 //!
-//! Each database has a host NQN of its own, and is so a tenant of its own. What is kept in files goes with the rack.
+//! Each database uses its own host NQN, so it is a tenant of its own. All files of the rack are removed with it.
 
 use super::{Ssds, database};
 use crate::registration::Registration;
@@ -18,22 +19,22 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 use units::{Bytes, MIB};
 
-/// What a volume takes of an SSD at a time. Small, since the SSDs are.
+/// Size of a mega blob, the piece of an SSD that a volume takes at a time. Small, because the SSDs are.
 const MEGA: u64 = 64 * MIB;
-/// How long the targets may take to register themselves.
+/// Time limit for the registration of the targets.
 const REGISTERED: Duration = Duration::from_secs(20);
-/// Between looks whether they have.
+/// Pause between two checks of the registration.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a target may take to finish its outstanding commands.
+/// Time limit for a target to finish its outstanding commands.
 const DRAIN_LIMIT: Duration = Duration::from_secs(20);
 
-/// Targets with volumes.
+/// Targets with a volume per database.
 pub(super) struct Rack {
     targets: Vec<(Registration, ServerHandle)>,
     folder: Folder,
 }
 
-/// A directory that is removed at the end.
+/// A directory that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -53,7 +54,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left over is a small file among temporary ones.
+        // If this fails, only a small file stays in the folder of temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -64,7 +65,7 @@ fn host(number: u32) -> String {
 }
 
 impl Rack {
-    /// Starts the targets with a scheduler, and makes a volume for each database.
+    /// Starts the targets with a scheduler, and creates a volume for each database.
     pub(super) fn start(ssds: &Ssds, scheduler: &'static Scheduler, instances: u32) -> Result<Rack> {
         let folder = Folder::new()?;
         let text = folder.store()?;
@@ -87,7 +88,7 @@ impl Rack {
         Ok(rack)
     }
 
-    /// The volume of a database, for the plug-in.
+    /// The URI of a database's volume, as the plug-in reads it.
     pub(super) fn uri(&self, number: u32, policy: &str) -> String {
         let store = self.folder.0.join("store");
         let (name, host) = (database(number), host(number));
@@ -119,7 +120,7 @@ fn config(ssds: &Ssds, number: u32, scheduler: &'static Scheduler, instances: u3
     let mut config = Config::simple(DeviceKind::Emulated(emulated), ([127, 0, 0, 1], 0).into());
     config.devices[0].scheduler.policy = scheduler;
     config.subsystems[0].nqn.clone_from(&nqn);
-    // Named hosts are tenants, however many of them share an address.
+    // Hosts that are listed are tenants of their own, also if several share an address.
     config.subsystems[0].hosts = AllowedHosts::Only((1..=instances).map(host).collect());
     let mut rack = RackConfig::new(store, &format!("target-{number}"), &[&nqn]);
     rack.mega = Bytes(MEGA);

@@ -10,12 +10,12 @@ use std::path::Path;
 use ycsb::Properties;
 use ycsb::plan::{Latency, Report};
 
-/// One run: where, and what was measured.
+/// One run: its place and its measurements.
 #[derive(Serialize)]
 pub(super) struct Run {
-    /// The scheduler of the targets, or what the databases were on.
+    /// The scheduler of the targets, or the place of the databases.
     on: String,
-    /// Which copies were read; empty where there is one only, or the URI says it.
+    /// The policy that chooses which copy is read; empty if there is only one copy or the URI sets the policy.
     reads: String,
     pub(super) report: Report,
 }
@@ -63,7 +63,8 @@ fn millis(micros: f64) -> String {
     format!("{:.3}", micros / 1e3)
 }
 
-/// Each kind of operation over all databases, and each database over all kinds. A run is one row, with a line for each of them.
+/// Each kind of operation over all databases, and each database over all kinds. A run is one row, with a line for each
+/// of these.
 fn details(runs: &[Run]) -> Table {
     let header = ["databases on", "reads", "", "ops/s", "avg ms", "p50", "p99", "p99.9", "max"];
     let mut table = table(header, 3);
@@ -93,7 +94,7 @@ fn details(runs: &[Run]) -> Table {
     table
 }
 
-/// All runs against the first.
+/// Compares all runs with the first.
 fn comparison(runs: &[Run]) -> Table {
     let header = ["databases on", "reads", "ops/s", "× first", "p99.9 ms", "× first"];
     let mut table = table(header, 2);

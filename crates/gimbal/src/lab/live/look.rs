@@ -1,6 +1,8 @@
-//! Snapshots of the switch during a live run: the state of its scheduler, how long IOs were on the device, how late their end was known.
+//! Snapshots of the switch during a live run: the state of its scheduler, the time of IOs on the device, and the delay
+//! until their completion was noticed.
 //!
-//! One snapshot at the end of each interval. Counters of the switch only grow; what counts is the difference of two snapshots.
+//! One snapshot at the end of each interval. Counters of the switch only grow, so results are differences of two
+//! snapshots.
 
 use super::plan::host_of;
 use loadgen::{Direction, Interval};
@@ -16,16 +18,16 @@ pub(super) struct Added {
     pub(super) device: Vec<[Option<Nanos>; 2]>,
     /// The state of the scheduler at the second snapshot.
     pub(super) view: Option<SsdView>,
-    /// Whether the SSD is slow.
+    /// The busy period of the SSD at the second snapshot; `None` if the SSD is as fast as usual.
     pub(super) busy: Option<BusyPeriod>,
 }
 
-/// Everything between the first snapshot that counts and the last.
+/// The difference between the last snapshot and the first of the measured part.
 #[derive(Clone, Debug)]
 pub(super) struct Whole {
     /// By tenant.
     pub(super) tenants: Vec<Counters>,
-    /// How late IOs were known to be over, on the device's clock.
+    /// The delay until completions were noticed, on the device's clock.
     pub(super) late: Histogram,
 }
 
@@ -37,14 +39,14 @@ struct Books {
     late: Histogram,
 }
 
-/// Snapshots, one after the other.
+/// A sequence of snapshots.
 pub(super) struct Looks<'s> {
     server: &'s ServerHandle,
     tenants: usize,
-    /// The last snapshot, and the last one before the part that counts.
+    /// The last snapshot, and the last one before the measured part.
     last: Books,
     begin: Option<Books>,
-    /// One for each interval.
+    /// The difference between snapshots, for each interval.
     pub(super) added: Vec<Added>,
 }
 
@@ -62,12 +64,12 @@ impl Books {
 }
 
 impl<'s> Looks<'s> {
-    /// An unused switch.
+    /// For a switch that has served no IO yet.
     pub(super) fn new(server: &'s ServerHandle, tenants: usize) -> Looks<'s> {
         Looks { server, tenants, last: Books::nothing(tenants), begin: None, added: Vec::new() }
     }
 
-    /// An interval is over; `counts` says whether it belongs to the measured part.
+    /// Takes a snapshot at the end of an interval; `counts` says whether the interval belongs to the measured part.
     pub(super) fn look(&mut self, counts: bool) {
         let Some(ssd) = self.server.stats().ssds.into_iter().next() else { return };
         let (view, busy) = (ssd.view, ssd.busy);
@@ -85,7 +87,7 @@ impl<'s> Looks<'s> {
         }
     }
 
-    /// What was added while it counted.
+    /// The differences of all intervals, and that of the whole measured part.
     pub(super) fn whole(self) -> (Vec<Added>, Whole) {
         let begin = self.begin.unwrap_or_else(|| Books::nothing(self.tenants));
         let tenants = self.last.tenants.iter().zip(&begin.tenants).map(|(now, before)| since(now, before));
@@ -93,12 +95,13 @@ impl<'s> Looks<'s> {
     }
 }
 
-/// The middle of an interval, from the start of the run: it decides to which side of a border the interval belongs.
+/// The middle of an interval, as time since the start of the run. It decides on which side of a border the interval
+/// counts.
 pub(super) fn middle(interval: &Interval) -> Nanos {
     interval.end.saturating_sub(Nanos(interval.span.0 / 2))
 }
 
-/// The directions that move data: experiments have no other.
+/// The directions that move data; experiments have no others.
 pub(super) const TRANSFERS: [Direction; 2] = [Direction::Read, Direction::Write];
 
 /// One direction of a tenant's counters.

@@ -1,10 +1,10 @@
-//! From the measurements of tenants and switch in a live run to the record of a run, in the SSD's own time.
+//! Converts the measurements of tenants and switch in a live run to the record of a run, in the SSD's own time.
 //!
 //! | reading of a latency | from |
 //! |---|---|
 //! | device | the switch's counters: its mean is exact, its quantiles are up to an eighth too large |
 //! | network | the tenant: from sending to completion |
-//! | end to end | the tenant: from when the IO was meant to leave |
+//! | end to end | the tenant: from the planned start of the IO |
 
 use super::look::{Added, Whole, middle, transferred};
 use super::slow::Slow;
@@ -15,7 +15,7 @@ use server::Counters;
 use sim::{Point, Tally, World};
 use units::Nanos;
 
-/// The tenants of each group, from `counts`.
+/// Makes the record of each group; `counts` are the numbers of tenants of the groups.
 pub(super) fn measured(
     world: &World,
     counts: &[u32],
@@ -72,7 +72,7 @@ fn direction(
     })
 }
 
-/// `None` if the last snapshot came before the first IO.
+/// Quantiles of the time on the device, `None` if the last snapshot came before the first IO.
 fn on_the_device(books: &[Counters], way: Direction) -> Quantiles {
     let mut all = server::Histogram::default();
     books.iter().for_each(|counters| all.add(&transferred(counters, way).device_latency));
@@ -87,8 +87,8 @@ fn merged<'h>(mut histograms: impl Iterator<Item = &'h Histogram<u64>>, slow: Sl
     Quantiles::new(shrunk(sum.mean()), |quantile| shrunk(sum.value_at_quantile(quantile) as f64))
 }
 
-/// The group's tenants, the first of whom is number `first`, on the simulator's grid: an interval belongs to the point that its
-/// middle lies in.
+/// The time series of a group, whose first tenant is number `first`, on the simulator's grid: an interval counts for
+/// the point that contains its middle.
 fn series(world: &World, jobs: &[JobResult], first: usize, added: &[Added], slow: Slow) -> Vec<Point> {
     let mut points = vec![Point::default(); world.duration.0.div_ceil(world.interval.0) as usize];
     for (tenant, job) in (first..).zip(jobs) {

@@ -44,7 +44,8 @@ fn tally(ios: u64, latency: Nanos, service: Nanos) -> BenchTally {
     BenchTally { ios, bytes, latency: histogram(latency), service: histogram(service) }
 }
 
-/// A reader whose IOs took 2 ms from being sent and 4 ms in all, on this machine; the warm-up was noticed to be over 3 ms late.
+/// A reader whose IOs took 2 ms from sending and 4 ms in all, on this machine. The end of the warm-up was noticed 3 ms
+/// late.
 fn result(ios: u64) -> JobResult {
     let slice = Slice {
         ios: if ios == 0 { 0 } else { PER_INTERVAL },

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! The product is a real switch in this process with an emulated SSD, and its tenants are hosts connected to it over loopback.
-//! All of it is [`slow`]ed by a factor, and everything is shown in the SSD's own time. The simulator's network delay is the one
-//! measured on loopback. f-Util is relative to the same stand-alone runs in virtual time for both.
+//! Everything is slowed down by a factor ([`slow`]) and shown in the SSD's own time. The simulator's network delay is
+//! the one measured on loopback. f-Util is relative to the same stand-alone runs in virtual time on both sides.
 //!
-//! Elsewhere: the translation is `plan` and `measured`; whether this machine was fast enough is `timekeeping`.
+//! Elsewhere: `plan` and `measured` translate; `timekeeping` judges whether this machine was fast enough.
 
 mod look;
 mod measured;
@@ -41,25 +41,25 @@ use timekeeping::Timekeeping;
 use units::Nanos;
 use way::Way;
 
-/// One side's record of a run as a line.
+/// A line with one side's record of a run.
 #[derive(Serialize)]
 struct Line<'r> {
     side: &'static str,
     slow: u32,
     #[serde(flatten)]
     record: &'r Record,
-    /// How well this machine kept time; none in virtual time.
+    /// Whether this machine kept time; `None` in virtual time.
     #[serde(skip_serializing_if = "Option::is_none")]
     timekeeping: Option<Timekeeping>,
 }
 
-/// Where lines and tables go.
+/// The destinations of lines and tables.
 pub(super) struct Output<'o> {
     /// A line for each side and run.
     pub(super) lines: Option<&'o mut Destination>,
-    /// Shows text to people.
+    /// Prints text for people.
     pub(super) show: &'o dyn Fn(&str) -> Result<()>,
-    /// Whether further runs will be seen by a reader or a file.
+    /// Whether a reader or a file still receives the output of further runs.
     pub(super) is_wanted: &'o dyn Fn() -> bool,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn run(experiments: Vec<Experiment>, slow: Slow, mut output: Output<'
     Ok(ExitCode::SUCCESS)
 }
 
-/// Leaves out what the product does not offer, and says so.
+/// Leaves out, with a note, the schedulers that the product does not offer.
 fn livable(mut experiment: Experiment, slow: Slow) -> Result<Experiment> {
     for case in &experiment.cases {
         check(case, slow).with_context(|| experiment.name.clone())?;
@@ -108,7 +108,7 @@ fn livable(mut experiment: Experiment, slow: Slow) -> Result<Experiment> {
     Ok(experiment)
 }
 
-/// Runs one experiment on both sides and shows both. False if it was interrupted.
+/// Runs one experiment on both sides and shows the results. Returns false if it was interrupted.
 fn compare(
     experiment: Experiment,
     slow: Slow,
@@ -157,7 +157,7 @@ fn compare(
             for line in [virtual_time, live] {
                 lines.line(serde_json::to_string(&line)?)?;
             }
-            // A run takes long, so its line is written at once.
+            // Written at once, because a run takes long.
             lines.flush()?;
         }
         product.records.push(record);

@@ -1,4 +1,4 @@
-//! From a run in virtual time to the same run on the wire: the switch's configuration, and a job for each tenant.
+//! Translates a run in virtual time to the same run on the wire: the switch's configuration, and a job for each tenant.
 //!
 //! | of the experiment | live |
 //! |---|---|
@@ -26,9 +26,9 @@ use ssd::SLOT_BYTES;
 use std::net::{Ipv4Addr, SocketAddr};
 use units::{ByteRate, Bytes, Instant, Nanos};
 
-/// If an IO takes longer than this, in the SSD's time, something is broken.
+/// Time limit of an IO, in the SSD's time; longer means that something is broken.
 const IO_TIMEOUT: Nanos = Nanos::secs(30);
-/// Buffers of all tenants together, at most.
+/// Maximum total size of all tenants' buffers.
 const MEMORY_MAX: Bytes = Bytes::gib(4);
 /// Ends of connections per tenant: admin and IO queue, at the host and at the switch, which are one process here.
 const DESCRIPTORS_PER_TENANT: u32 = 4;
@@ -52,11 +52,11 @@ pub(super) struct Live {
     pub(super) calibration: Option<Calibration>,
     /// In the order of the tenants.
     pub(super) jobs: Vec<Job>,
-    /// How long, in this machine's time.
+    /// The lengths of the run in this machine's time, and other settings.
     pub(super) options: Options,
 }
 
-/// The scheduler of `gimbal serve` that is this one.
+/// The same scheduler among those that `gimbal serve` offers.
 pub(super) fn offered(scheduler: Scheduler) -> Option<&'static sched::Scheduler> {
     server::config::offered().find(|row| Some(*row) == scheduler.row())
 }
@@ -66,7 +66,7 @@ pub(super) fn host_of(tenant: usize) -> String {
     format!("nqn.2025-01.io.gimbal:lab:tenant-{tenant}")
 }
 
-/// Whether a case can be run live.
+/// Checks whether a case can be run live.
 ///
 /// # Errors
 /// The first key for which there is no counterpart.
@@ -118,7 +118,7 @@ fn depth(group: &Group, depth_max: u32) -> u32 {
 }
 
 impl Live {
-    /// The counterpart of `world` with this scheduler. What it is a run of must have passed [`check`].
+    /// Plans the counterpart of `world` with this scheduler. The case must have passed [`check`].
     pub(super) fn new(world: &World, row: &'static sched::Scheduler, slow: Slow) -> Live {
         let limits = Limits::default();
         let depth_max = u32::from(limits.queue_depth) - 1;
@@ -149,7 +149,8 @@ impl Live {
         let connections = DESCRIPTORS_PER_TENANT * world.tenants.len() as u32;
         // No tenant may wait for memory or a connection: the simulator has no such limits.
         config.limits = Limits {
-            // Twice the need of all, and once more that of the largest: a tenant may hold as much as would still be free.
+            // Twice the need of all tenants plus that of the largest, because a tenant may hold as much as would still
+            // be free.
             memory: limits.memory.max(Bytes(2 * (all.get() + greatest))),
             memory_per_connection: limits.memory_per_connection.max(Bytes(greatest)),
             connections: limits.connections.max(connections),
@@ -170,7 +171,7 @@ impl Live {
         Live { config, calibration: calibration(&world.policy), jobs, options }
     }
 
-    /// Its length here.
+    /// The length of the run in this machine's time.
     pub(super) fn span(&self) -> Nanos {
         self.options.ramp + self.options.runtime.unwrap_or_default()
     }
@@ -192,7 +193,7 @@ fn job(
     };
     let (mut offset, mut first_step) = (region.0, 0);
     if workload.pattern == Pattern::Sequential {
-        // As in the simulator: anywhere, and so at any phase of the flash's pages.
+        // As in the simulator, at any place, and so at any phase of the flash's pages.
         let slot = random.random_range(0..(region.1.get() - region.0.get()) / SLOT_BYTES);
         let slots_per_io = bs.get() / SLOT_BYTES;
         let phase = Bytes(slot % slots_per_io * SLOT_BYTES);
@@ -205,7 +206,7 @@ fn job(
     let strict = workload.rate_max.map(|rate| Pacing::Strict(ByteRate(slow.rate(rate.0))));
     let (iodepth, pacing) = match workload.arrival {
         sim::Arrival::Closed { depth } => (depth, strict.unwrap_or_default()),
-        // In bytes, which are finer.
+        // As bytes per second, which are finer.
         sim::Arrival::Open { iops } => {
             let rate = Rate::Bytes(slow.rate(u64::from(iops) * bs.get()));
             (depth_max, Rates::open(rate, Arrival::Poisson))
@@ -241,7 +242,7 @@ fn rw(pattern: Pattern, read_percent: u8) -> Rw {
     }
 }
 
-/// Rates and objectives are stretched like everything else: a target keeps to them in real time.
+/// Rates and objectives are scaled like everything else, because a target keeps them in real time.
 fn share(number: usize, tenant: &TenantSpec, slow: Slow) -> TenantConfig {
     let share = &tenant.share;
     let rate = |rate: ByteRate| ByteRate(slow.rate(rate.0));
@@ -259,7 +260,7 @@ fn share(number: usize, tenant: &TenantSpec, slow: Slow) -> TenantConfig {
     }
 }
 
-/// What `gimbal serve` would be given as a file.
+/// The calibration that `gimbal serve` would read from a file.
 fn calibration(policy: &PolicyChoice) -> Option<Calibration> {
     match policy {
         PolicyChoice::Ready(setup) if setup.scheduler().needs_calibration() => {

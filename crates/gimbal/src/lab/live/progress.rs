@@ -19,7 +19,7 @@ fn millis(span: Nanos) -> u64 {
 }
 
 impl Progress {
-    /// For runs that will take this long together.
+    /// For runs with this total length.
     pub(super) fn new(all: Nanos) -> Progress {
         let style = ProgressStyle::with_template("[{bar:30}] {msg}")
             .expect("the template is a constant")
@@ -28,7 +28,7 @@ impl Progress {
         Progress { bar, all, done: Nanos::ZERO, label: String::new() }
     }
 
-    /// A run begins.
+    /// Shows that a run begins.
     pub(super) fn begin(&mut self, label: String) {
         self.label = label;
         if !stderr().is_terminal() {
@@ -37,13 +37,13 @@ impl Progress {
         self.within(Nanos::ZERO);
     }
 
-    /// Progress of the run.
+    /// Shows the progress within the run.
     pub(super) fn within(&self, run: Nanos) {
         self.bar.set_position(millis(self.done + run));
         self.bar.set_message(format!("{} left  {}", self.left(run), self.label));
     }
 
-    /// The run, of this length, is over.
+    /// Counts a run of this length as done.
     pub(super) fn end(&mut self, run: Nanos) {
         self.done += run;
         self.within(Nanos::ZERO);

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::process;
 use units::Nanos;
 
-/// Runs `live`, the counterpart of `run`. `None` if it was interrupted.
+/// Carries out `live`, the counterpart of `run`. Returns `None` if it was interrupted.
 pub(super) fn run(
     live: Live,
     run: &Run,
@@ -65,7 +65,7 @@ struct Watch<'a> {
 
 impl Observer for Watch<'_> {
     fn on_interval(&mut self, job: usize, interval: &Interval) -> ControlFlow<()> {
-        // All jobs' intervals end together: the first one's represents them.
+        // The intervals of all jobs end together, so the first job's represent them.
         if job == 0 {
             self.looks.look(middle(interval) >= self.ramp);
             self.progress.within(interval.end);
@@ -74,7 +74,7 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// A file for the switch, kept as long as it is needed.
+/// A file for the switch, removed on drop.
 struct SwitchFile {
     path: PathBuf,
 }
@@ -87,7 +87,7 @@ impl SwitchFile {
     }
 }
 
-/// The file of a profile that is not built in.
+/// Writes a profile that is not built in to a file.
 fn own_profile(profile: &Profile) -> Result<Option<SwitchFile>> {
     let is_built_in = Profile::named(&profile.name).is_ok_and(|known| known == *profile);
     (!is_built_in).then(|| SwitchFile::write("profile", &profile.to_toml())).transpose()
@@ -95,7 +95,7 @@ fn own_profile(profile: &Profile) -> Result<Option<SwitchFile>> {
 
 impl Drop for SwitchFile {
     fn drop(&mut self) {
-        // It may be gone already.
+        // Ignore the error: the file may be gone already.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,7 +1,7 @@
-//! How many times slower than the modelled SSD a live run is.
+//! The factor by which a live run is slower than the modelled SSD.
 //!
-//! The emulated SSD, the scheduler's clock and the tenants' timetables all are slower by the same factor, so in the SSD's own time
-//! nothing has changed, and every microsecond that this machine is late counts less by this factor.
+//! The emulated SSD, the scheduler's clock and the tenants' timetables are all slower by the same factor. So nothing
+//! changes in the SSD's own time, and each microsecond of delay on this machine counts less by this factor.
 
 use server::config::Speed;
 use std::fmt;
@@ -10,12 +10,12 @@ use units::{Instant, Nanos};
 /// The emulated SSD's speed is set in thousandths.
 const THOUSAND: u32 = 1000;
 
-/// A factor that divides a thousand.
+/// A factor that divides 1000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lab) struct Slow(u32);
 
 impl Slow {
-    /// A factor, from text.
+    /// Parses a factor.
     pub(in crate::lab) fn parse(text: &str) -> Result<Slow, String> {
         let factor = text.parse().ok().filter(|factor| *factor > 0 && THOUSAND.is_multiple_of(*factor));
         factor.map(Slow).ok_or_else(|| {
@@ -34,17 +34,17 @@ impl Slow {
         Speed::from_thousandths(THOUSAND / self.0).expect("a divisor of a thousand is no more than that")
     }
 
-    /// The length of a span of the SSD's time here.
+    /// Converts a span of the SSD's time to this machine's time.
     pub(super) fn stretch(self, span: Nanos) -> Nanos {
         Nanos(span.0.saturating_mul(u64::from(self.0)))
     }
 
-    /// The SSD's time that passes in this span.
+    /// Converts a span of this machine's time to the SSD's time.
     pub(super) fn shrink(self, span: Nanos) -> Nanos {
         Nanos(span.0 / u64::from(self.0))
     }
 
-    /// The SSD's time, this long after the start of a run.
+    /// The SSD's clock at this time after the start of a run.
     pub(super) fn at(self, since_start: Nanos) -> Instant {
         Instant::ZERO + self.shrink(since_start)
     }
@@ -61,7 +61,7 @@ impl fmt::Display for Slow {
     }
 }
 
-/// Minutes and seconds.
+/// A span as minutes and seconds.
 pub(super) fn clock(span: Nanos) -> String {
     let seconds = span.0.div_ceil(1_000_000_000);
     format!("{}:{:02}", seconds / 60, seconds % 60)

@@ -1,4 +1,4 @@
-//! Simulator and product side by side, each in lines of its own; medians over the seeds.
+//! Tables with simulator and product in lines next to each other; values are medians over the seeds.
 
 use super::super::tables::asked;
 use super::timekeeping::Timekeeping;
@@ -13,7 +13,7 @@ const HEADER: [&str; 8] = ["scheduler", "group", "", "", "MB/s", "f-Util", "mean
 /// Columns before the first number.
 const TEXT_COLUMNS: usize = 4;
 
-/// A number of a group's record: of one direction if it is a latency.
+/// A number of a group's record; a latency is that of one direction.
 type Number<'a> = &'a dyn Fn(&Record) -> Option<f64>;
 
 /// One table for each profile and case.
@@ -80,7 +80,7 @@ fn rows(table: &mut Table, scheduler: &str, simulated: &[&Record], live: &[&Reco
     block(table, [&name, "all", ""], &numbers, simulated, live);
 }
 
-/// How many digits the columns of numbers have after the point.
+/// Number of decimal places in each column of numbers.
 const DIGITS: [usize; 4] = [1, 2, 0, 0];
 
 fn block(

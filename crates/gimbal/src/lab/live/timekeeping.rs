@@ -1,12 +1,13 @@
-//! Whether this machine kept time in a live run; if not, the figures show the machine.
+//! Checks whether this machine kept time in a live run; if not, the figures show the machine and not the product.
 //!
 //! ```text
 //!   tenant sends ─► wire ─► scheduler ─► model: "over at t" ─► known at t + late ─► wire ─► tenant looks
 //!   └─ way ────────────┘                                                           └──── way ─────────┘
 //! ```
 //!
-//! In virtual time nothing is late, and the network delay is what [`super::way`] measured on an idle machine. What an IO
-//! took beyond that is caused by the machine. A closed loop that waits longer for each IO asks for less by the same factor.
+//! In virtual time nothing is late, and the network delay is that measured by [`super::way`] on an idle machine. So the
+//! machine causes all further delay of an IO. A closed loop that waits longer for each IO asks for less by the same
+//! factor.
 
 use super::look::{TRANSFERS, Whole, middle, transferred};
 use super::slow::Slow;
@@ -18,28 +19,28 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use units::Nanos;
 
-/// The machine kept time if it added at most this to the shortest mean latency of any group.
+/// Largest delay that counts as kept time, as a fraction of the shortest mean latency of any group.
 const KEPT: f64 = 0.05;
 
-/// How well the machine kept time in one run. Microseconds are the SSD's.
+/// How well the machine kept time in one run, in microseconds of the SSD's time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Timekeeping {
-    /// How late the switch knew that an IO had ended on the emulated SSD, on average.
+    /// Mean delay until the switch noticed that an IO had ended on the emulated SSD.
     pub(super) late_us: f64,
-    /// Its 99th percentile, at most an eighth too large.
+    /// The 99th percentile of this delay, at most an eighth too large.
     pub(super) late_p99_us: f64,
-    /// The way there and back, both ends included, beyond what it takes on an idle machine; on average.
+    /// Mean delay of the way there and back, both ends included, beyond that on an idle machine.
     pub(super) way_us: f64,
-    /// Both together over the shortest mean latency of any group.
+    /// Sum of both delays, as a fraction of the shortest mean latency of any group.
     pub(super) added: f64,
-    /// Processors that tenants and switch used together.
+    /// Average number of processors that tenants and switch used together.
     pub(super) processors: f64,
-    /// Whether that is little enough for the figures to show the product.
+    /// Whether `added` is small enough for the figures to show the product.
     pub(super) kept: bool,
 }
 
 impl Timekeeping {
-    /// Of a run.
+    /// The timekeeping of a run.
     pub(super) fn new(
         results: &Results,
         whole: &Whole,
@@ -60,15 +61,15 @@ impl Timekeeping {
     }
 }
 
-/// The effect of `added_us` on a group whose IOs took `shortest_us` with it, and whether the machine kept time.
+/// Returns `added_us` as a fraction of `shortest_us`, the latency that contains it, and whether the machine kept time.
 fn judge(added_us: f64, shortest_us: f64) -> (f64, bool) {
     let added = added_us / shortest_us;
     (added, added <= KEPT)
 }
 
-/// Mean time outside of switch and SSD, in nanoseconds of this machine: the tenants' latency minus the switch's. Both are of the
-/// intervals after `ramp`, including the last IOs, as in the switch's counters: where latencies are long, a few more IOs on one side
-/// would look like a long delay.
+/// Mean time outside of switch and SSD, in nanoseconds of this machine: the tenants' latency minus the switch's. Both
+/// cover the intervals after `ramp` with their last IOs, as in the switch's counters: if latencies are long, a few more
+/// IOs on one side would look like a long delay.
 fn way_mean(results: &Results, whole: &Whole, ramp: Nanos) -> f64 {
     let (mut ios, mut outside) = (0, 0.0);
     for (job, books) in results.jobs.iter().zip(&whole.tenants) {
@@ -93,18 +94,18 @@ pub(super) struct Processors {
 }
 
 impl Processors {
-    /// From now on.
+    /// Starts to measure.
     pub(super) fn watch() -> Processors {
         Processors { since: Instant::now(), used: used() }
     }
 
-    /// How many it has kept busy on average.
+    /// The average number of processors kept busy since `watch`.
     pub(super) fn busy(&self) -> f64 {
         (used() - self.used).as_secs_f64() / self.since.elapsed().as_secs_f64()
     }
 }
 
-/// Processor time of this process so far; nothing where there is no `/proc`.
+/// Processor time of this process so far; zero on systems without `/proc`.
 fn used() -> Duration {
     machine::own_time().unwrap_or_default()
 }

@@ -1,8 +1,9 @@
-//! The network delay between a tenant and the switch on loopback, measured before the runs: the simulator uses the same, and it is
-//! printed.
+//! The network delay between a tenant and the switch on loopback, measured before the runs. The simulator uses it, and
+//! it is printed.
 //!
-//! Two readers, one at a time, of a device that answers at once. The difference between a large and a small read is the cost of its bytes; the
-//! rest is the way there and back, and the work of both ends. Medians, because a moment in which the machine did something else does not count.
+//! Two readers, one at a time, read from a device that completes at once. The difference between a large and a small
+//! read is the cost of its bytes; the rest is the way there and back, and the work of both ends. Medians leave out
+//! moments in which the machine did other work.
 
 use super::slow::Slow;
 use crate::loopback::Loopback;
@@ -16,11 +17,11 @@ use units::{ByteRate, Bytes, Nanos};
 /// Sizes of the reads.
 const SMALL: Bytes = Bytes::kib(4);
 const LARGE: Bytes = Bytes::kib(128);
-/// Long enough for thousands of both.
+/// Long enough for thousands of reads of both sizes.
 const RUNTIME: Nanos = Nanos::millis(400);
 const RAMP: Nanos = Nanos::millis(100);
 
-/// The way there and back.
+/// The measured way there and back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     /// Median time of a read of 4 KiB.
@@ -29,13 +30,13 @@ pub(super) struct Way {
     large: Nanos,
 }
 
-/// Ignores what it sees.
+/// An observer that ignores all events.
 struct Unobserved;
 
 impl Observer for Unobserved {}
 
 impl Way {
-    /// Measures it.
+    /// Measures the delay.
     pub(super) fn measure() -> Result<Way> {
         let null = DeviceKind::Null { size: Bytes::gib(1) };
         let mut config = Config::simple(null, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
@@ -52,7 +53,7 @@ impl Way {
         Ok(Way { small, large })
     }
 
-    /// The same in the SSD's time: half of it each way, and the bytes on the way back.
+    /// The delay in the SSD's time: half of it each way, and the bytes on the way back.
     pub(super) fn network(self, slow: Slow) -> Network {
         let bytes = LARGE.get() - SMALL.get();
         let longer = self.large.saturating_sub(self.small).get().max(1);
