@@ -1,8 +1,8 @@
-//! Why an operation on a volume failed.
+//! The reasons why an operation on a volume fails.
 
 use std::fmt;
 
-/// Why an operation on a volume failed.
+/// The reason why an operation on a volume failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// There is no such file or directory.
@@ -13,7 +13,7 @@ pub enum Fault {
     WrongKind,
     /// The directory is not empty.
     NotEmpty,
-    /// The handle is not open, or not for this.
+    /// The handle is not open, or not for this operation.
     BadHandle,
     /// A name is empty, too long or has an empty part; or an offset is beyond the end of the file.
     Invalid,
@@ -31,7 +31,7 @@ pub enum Fault {
     LeaseUnsure,
     /// Another client has mounted the volume. This one can never write to it again.
     Fenced,
-    /// Another client has mounted the volume.
+    /// Another client has mounted the volume since. This mount can never write to it again.
     InUse,
     /// The volume does not exist.
     NoVolume,
@@ -42,7 +42,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The fault in words for people.
+    /// A description for people.
     pub fn text(self) -> &'static str {
         match self {
             Fault::NotFound => "no such file or directory",

@@ -1,8 +1,8 @@
-//! Sizes of a volume, and what follows from them.
+//! The sizes of a volume, and the values that follow from them.
 //!
 //! ```text
-//!   SSD   = mega blob, mega blob, …            owned by volumes, handed out by the metadata store
-//!   mega  = micro blob, micro blob, …          handed out by the client that has mounted the volume
+//!   SSD   = mega blob, mega blob, …            owned by volumes, allocated by the metadata store
+//!   mega  = micro blob, micro blob, …          allocated by the client that has mounted the volume
 //!   micro = block, block, …                    each with a header and a checksum
 //! ```
 //!
@@ -35,7 +35,7 @@ impl Default for Geometry {
     }
 }
 
-/// Why a geometry cannot be used.
+/// The reason why a geometry cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeometryError {
     /// The block is no power of two between twice the header and 64 KiB.

@@ -2,17 +2,18 @@
 //!
 //! ```text
 //!   Request ──► Volume ──► Action::Io ──► a target's SSD          Volume::on_io ◄── its completion
-//!                  │  ╰──► Action::Order ──► the metadata store   Volume::on_reply ◄── its answer
+//!                  │  ╰──► Action::Order ──► the metadata store   Volume::on_reply ◄── its reply
 //!                  ╰─────► Action::Done ──► the caller
 //! ```
 //!
 //! A *volume* is a file system of one client at a time. Every block of a file lies on two SSDs of different targets.
-//! The rack-wide *metadata store* knows the owner of each of the *mega blobs* (large pieces of SSDs) and which client may write to
-//! a volume. The client hands out *micro blobs* from its mega blobs, and keeps the volume's own metadata (names, extents)
-//! in a journal on two SSDs.
+//! The rack-wide *metadata store* records the owner of each *mega blob* (a large piece of an SSD) and the client that
+//! may write to a volume. The client allocates *micro blobs* from its mega blobs, and keeps the volume's own metadata
+//! (names, extents) in a journal on two SSDs.
 //!
-//! Holds: what was acknowledged survives the crash of the client, and what was synced also survives power losses of
-//!        targets (`tests/worlds.rs`); a client that lost its lease acknowledges nothing any more (the fencer in there).
+//! Holds: acknowledged data survives the crash of the client, and synced data also survives power losses of targets
+//! (`tests/worlds.rs`);
+//!        a client that lost its lease acknowledges nothing any more (the fencer in there).
 //! Elsewhere: sockets and threads are in `blob-client`, real metadata stores in `blob-meta`.
 //! Paper: Gimbal §4.3. The paper leaves metadata, fencing and repair open; those are ours (docs/blob-store.md).
 

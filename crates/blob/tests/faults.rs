@@ -69,7 +69,7 @@ fn a_volume_mounts_after_one_target_died_and_the_repair_was_done() {
     }
 }
 
-/// Only the SSD that missed the file `new` can be reached, and the client that wrote it is dead.
+/// A world in which only the SSD that missed the file `new` can be reached, and the client that wrote it is dead.
 fn only_the_outdated_copy() -> World {
     let (mut world, client) = calm(4);
     write(&mut world, client, "old", &bytes(10, 1));
@@ -127,7 +127,7 @@ fn what_stays_open_is_repaired_as_well() {
         add(&mut world, 3);
         let all: Vec<u8> = (1..=3).flat_map(|seed| bytes(150, seed)).collect();
         assert_eq!(world.contents(client, "log"), all);
-        // So it is after a crash, from the copy that was made.
+        // It is the same after a crash, with the copy that was made.
         world.kill(client);
         world.run_for(Nanos::millis(50));
         let next = world.add_client(settings("second"));
@@ -165,7 +165,7 @@ fn without_any_copy_a_read_fails() {
     assert_eq!(world.call(client, read), Outcome::Bytes(bytes(500, 1)));
 }
 
-/// Turns a bit over in every block of one target that holds these bytes.
+/// Flips a bit in every block of one target that contains these bytes.
 fn corrupt(world: &mut World, target: usize, pattern: &[u8]) -> u64 {
     let mut count = 0;
     for ssd in world.targets[target].ssds.clone() {
@@ -259,7 +259,7 @@ fn a_power_loss_between_write_and_sync_marks_the_copy_stale() {
 #[test]
 fn a_store_that_is_away_for_less_than_the_lease_is_not_noticed() {
     let (mut world, client) = calm(10);
-    // Only mega blobs must come from the store.
+    // Allow everything but new mega blobs, which come from the store.
     write(&mut world, client, "e", &bytes(100, 1));
     world.clients[client].is_store_cut = true;
     world.run_for(Nanos::millis(10));
@@ -318,8 +318,8 @@ fn copies_of_a_block_lie_on_two_targets() {
     }
 }
 
-/// A mount finds the end of a file that was not closed by reading on until a block is missing. So a replaced copy must have the
-/// blocks too whose bytes were written again elsewhere.
+/// A mount finds the end of a file that was not closed by reading until a block is missing. So a replaced copy must
+/// also have the blocks whose bytes were written again elsewhere.
 #[test]
 fn a_repaired_copy_alone_has_all_of_a_file_that_was_partly_written_again() {
     for dead in 0..2 {
@@ -334,7 +334,7 @@ fn a_repaired_copy_alone_has_all_of_a_file_that_was_partly_written_again() {
         world.done(client, Request::Flush { handle });
         world.set_up(dead, true);
         world.run_for(Nanos::millis(300));
-        // The micro blob that is being written to is repaired when the file goes on to the next one.
+        // A micro blob that is being written to is repaired when the file continues in the next one.
         world.done(client, Request::Append { handle, bytes: bytes(1000, 4) });
         world.done(client, Request::Flush { handle });
         world.run_for(Nanos::millis(300));
@@ -348,8 +348,8 @@ fn a_repaired_copy_alone_has_all_of_a_file_that_was_partly_written_again() {
     }
 }
 
-/// Blocks that a crash left behind the end of a file are given up, and the micro blob may come back to the same file at the same place. A later mount must
-/// not take those old blocks for new ones.
+/// A crash may leave blocks behind the end of a file. Their micro blob is released, and may come back to the same file
+/// at the same place. A later mount must not take those old blocks for new ones.
 #[test]
 fn old_blocks_in_a_micro_blob_that_came_back_are_not_found_again() {
     let mut came_back = 0;
@@ -360,7 +360,8 @@ fn old_blocks_in_a_micro_blob_that_came_back_are_not_found_again() {
         world.done(client, Request::Mount);
         let handle = world.create(client, "f");
         world.stray_odds = 3;
-        // Short blocks on their way at the same time: of some the writes have not arrived when the client dies and the targets are cut off.
+        // Short blocks in flight at the same time. Some writes have not arrived when the client dies and the targets
+        // are cut off.
         for n in 0..16 {
             world.submit(client, Request::Append { handle, bytes: vec![n; 30] });
             world.submit(client, Request::Sync { handle });
@@ -381,7 +382,7 @@ fn old_blocks_in_a_micro_blob_that_came_back_are_not_found_again() {
             (0..16).flat_map(|n| vec![n; 30]).zip(&begin).all(|(wrote, found)| wrote == *found),
             "seed {seed}"
         );
-        // Until what the first mount did not use is free.
+        // Wait until the space that the first mount did not use is free.
         world.run_for(Nanos::millis(100));
         let Outcome::Opened { handle, .. } = world.call(second, Request::Reopen { path: "f".to_owned() })
         else {
@@ -404,7 +405,7 @@ fn old_blocks_in_a_micro_blob_that_came_back_are_not_found_again() {
 #[test]
 fn a_volume_that_holds_the_last_free_space_uses_it_for_its_metadata() {
     for dead in 0..3 {
-        // Two mega blobs on each of three SSDs: metadata and data on two of them, data and one that is free on the third.
+        // Two mega blobs on each of three SSDs: metadata and data on two of them, data and a free one on the third.
         let mut world = World::new(20 + dead as u64, 3, 1, 2);
         let client = world.add_client(settings("first"));
         world.done(client, Request::Mount);
@@ -416,7 +417,7 @@ fn a_volume_that_holds_the_last_free_space_uses_it_for_its_metadata() {
         world.done(client, Request::Unlink { path: "large".to_owned() });
         world.run_for(Nanos::millis(200));
         world.set_up(dead, false);
-        // That a copy of the metadata is missing is seen when something is recorded.
+        // A missing copy of the metadata is noticed when a change is recorded.
         write(&mut world, client, "during", &bytes(1000, 3));
         world.run_for(Nanos::millis(500));
         let now = shown(&mut world, client);
@@ -470,7 +471,7 @@ fn what_lay_on_a_target_that_does_not_come_back_gets_another_second_copy() {
             now.degraded == 0 && now.counters.repaired_extents > 0 && now.metadata_copies == 2,
             "{now:?}"
         );
-        // Now another one may die.
+        // Now another target may fail.
         world.set_up(then, false);
         assert_eq!(world.contents(client, "f"), bytes(20_000, 1));
         assert_eq!(world.contents(client, "g"), bytes(3000, 2));

@@ -183,7 +183,7 @@ fn what_is_asked_for_after_appends_finds_them_in_order_though_they_wait_for_room
         let (mut world, client) = calm(seed);
         let handle = world.create(client, "f");
         let all = bytes(10_000, 7);
-        // The first is more than may be on its way at once, so the others have to wait.
+        // The first append exceeds the window, so the others have to wait.
         let cuts = [0, 9000, 9001, 9600, 10_000];
         let pieces = cuts.windows(2).map(|cut| all[cut[0]..cut[1]].to_vec());
         let appends: Vec<_> =
@@ -239,7 +239,7 @@ fn a_full_volume_says_so_and_goes_on_when_there_is_space() {
     world.run_for(Nanos::secs(60));
     let left = free(&mut world) + 20_000;
     assert!((promised - 10_000..=promised).contains(&left), "{left} of {promised} free after removal");
-    // All of it can be had at once, also what the volume has given back to the store meanwhile.
+    // All of it is usable at once, including mega blobs that the volume has given back to the store meanwhile.
     let third = world.create(client, "third");
     for piece in 0..(left - 30_000) / 6000 {
         world.done(client, Request::Append { handle: third, bytes: bytes(6000, piece as u8) });
@@ -256,10 +256,12 @@ struct Counts {
 }
 
 const ROUNDS: u64 = 400;
-/// Records take writes and flushes, too: on each copy one for each micro blob, which has four blocks here (64 by default), and a few more.
+/// Allowance for records, which take writes and flushes too: on each copy one for each micro blob, which has four
+/// blocks here (64 by default), and a few more.
 const RECORDS: u64 = ROUNDS / 4 * 2 + 100;
 
-/// The IOs to append a few bytes to a log and then do this, `ROUNDS` times, once it is known that the file is a log.
+/// The IOs of `ROUNDS` rounds, each an append of a few bytes to a log followed by these requests, once the file is
+/// known to be a log.
 fn count(then: &[fn(u64) -> Request]) -> Counts {
     let (mut world, client) = calm(9);
     let handle = world.create(client, "log");
@@ -314,7 +316,7 @@ fn a_flush_is_durable_only_where_a_sync_followed_the_last_time() {
     assert!(found.flushes >= ROUNDS * 2, "{found:?}");
 }
 
-/// The reads and writes that this takes, by class.
+/// The reads and writes of this work, by class.
 fn classes(world: &mut World, work: impl FnOnce(&mut World)) -> [BTreeMap<Class, u64>; 2] {
     world.run_for(Nanos::millis(20));
     world.reads.clear();
@@ -327,7 +329,8 @@ fn classes(world: &mut World, work: impl FnOnce(&mut World)) -> [BTreeMap<Class,
 fn a_log_is_urgent_and_a_table_is_background() {
     let (mut world, client) = calm(12);
     let (log, table) = (world.create(client, "log"), world.create(client, "table"));
-    // Each is known by what there was before its last flush: 384 bytes are the most that one write takes here.
+    // The bytes before the last flush decide the class of each file. The limit is 384 bytes here, the maximum of one
+    // write.
     for (handle, length) in [(log, 300), (table, 1500)] {
         world.done(client, Request::Append { handle, bytes: bytes(length, 1) });
         world.done(client, Request::Flush { handle });
@@ -349,7 +352,7 @@ fn a_log_is_urgent_and_a_table_is_background() {
     let [urgent, background] =
         [Class::Urgent, Class::Background].map(|class| writes.get(&class).copied().unwrap_or(0));
     assert!(background >= 40 * 2 * 4, "1500 bytes in four writes to each copy: {writes:?}");
-    // The journal's: one for each micro blob of 320 bytes on each copy, at most, and a few more.
+    // Those of the journal: at most one for each micro blob of 320 bytes on each copy, and a few more.
     assert!(urgent <= 40 * 1500 / 320 * 2 + 20, "{writes:?}");
     let [reads, writes] = classes(&mut world, |world| drop(world.contents(client, "log")));
     assert!(reads[&Class::Normal] > 0 && reads.len() == 1 && writes.is_empty(), "{reads:?}, {writes:?}");

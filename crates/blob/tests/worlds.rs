@@ -1,5 +1,5 @@
-//! Whole worlds by seed: clients that crash, targets that lose power, networks that break, a store that fails, and a fencer
-//! that takes the volume away from a client that does not know it.
+//! Whole worlds by seed: clients that crash, targets that lose power, networks that break, a store that fails, and a
+//! fencer that takes the volume from a client that has not noticed it.
 //!
 //! A failure prints its seed; `BLOB_SEED=n cargo test -p blob --test worlds one_world` replays it.
 
@@ -19,7 +19,7 @@ struct Plan {
     crashes: u64,
 }
 
-/// The world at its end.
+/// The final state of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct End {
     now: u64,
@@ -36,7 +36,7 @@ struct Run {
     world: World,
     threads: Vec<Thread>,
     client: usize,
-    /// Since the last time that everything was checked.
+    /// Whether power was lost since the last complete check.
     lost_power: bool,
     mounts: u64,
     end: End,
@@ -54,7 +54,7 @@ impl Run {
         run
     }
 
-    /// Mounts by a new client, as often as it takes.
+    /// Mounts by a new client, with as many tries as it takes.
     fn mount(&mut self) {
         loop {
             self.mounts += 1;
@@ -116,7 +116,7 @@ impl Run {
         }
     }
 
-    /// The client dies; perhaps some targets lose power at the same moment, or are away for a while.
+    /// Kills the client; perhaps some targets lose power at the same moment, or are away for a while.
     fn crash(&mut self) {
         self.end.crashes += 1;
         self.count_degraded();
@@ -133,10 +133,10 @@ impl Run {
             }
         }
         if self.world.random.random() {
-            // IOs on their way may arrive before the next client looks, or after.
+            // IOs in flight may arrive before the next client reads, or after.
             self.world.run_for(Nanos::millis(5));
         }
-        // One target must be there to answer.
+        // One target must be reachable for the check.
         let target = self.world.random.random_range(0..self.world.targets.len());
         self.world.set_up(target, true);
         let mut tries = 0;
@@ -163,7 +163,7 @@ impl Run {
         }
     }
 
-    /// Another client takes the volume while the old one is paused, or cut off the store.
+    /// Lets another client take the volume while the old one is paused, or cut off from the store.
     fn fence(&mut self) {
         let old = self.client;
         self.end.fenced += 1;
@@ -192,7 +192,7 @@ impl Run {
         self.world.kill(old);
     }
 
-    /// Counts what the client had to do without, before it is gone.
+    /// Counts the missing copies before the client is gone.
     fn count_degraded(&mut self) {
         let op = self.world.submit(self.client, Request::Show);
         if let Some(Outcome::Shown(shown)) = self.world.clients[self.client].outcomes.remove(&op) {
@@ -248,7 +248,7 @@ fn run(plan: Plan) -> End {
     run.finish()
 }
 
-/// Runs worlds, and says which one failed.
+/// Runs worlds, and prints which one failed.
 fn run_all(seeds: std::ops::Range<u64>, crashes: u64) -> End {
     let mut sum = End::default();
     for seed in seeds {
@@ -281,9 +281,9 @@ fn twelve_thousand_crash_points() {
     assert!(end.crashes + end.fenced >= 12_000, "{end:?}");
 }
 
-/// Faults that these seeds found: old blocks of a micro blob that came back were taken for new ones (1184); a mega blob was given back twice, the second time
-/// after the metadata had got it (1205, 5213); the retry of a failed write undid a later one (5074, 5128); a write counted though the only copy
-/// that had it was already stale (5178).
+/// Regressions: old blocks of a micro blob that came back were taken for new ones (1184); a mega blob was given back
+/// twice, the second time after the metadata had got it (1205, 5213); the retry of a failed write undid a later one
+/// (5074, 5128); a write counted although the only copy that had it was already stale (5178).
 #[test]
 fn worlds_that_once_failed_pass() {
     for seed in [1184, 1205, 5074, 5128, 5178, 5213] {

@@ -22,9 +22,9 @@ fn own_key(volume: VolumeId, ssd: SsdId, chunk: u32) -> String {
 /// The result of an attempt to take mega blobs.
 #[derive(Debug)]
 pub(super) enum Take {
-    /// These are the volume's now.
+    /// The volume owns these now.
     Taken(Vec<Mega>),
-    /// These SSDs have none left; none was taken from any.
+    /// These SSDs have none left; none was taken from any SSD.
     Full(Vec<SsdId>),
     /// The key to be checked has changed.
     Refused,
@@ -100,7 +100,7 @@ pub(super) fn owned(store: &mut dyn Store, volume: VolumeId) -> Result<Vec<Mega>
     Ok(megas)
 }
 
-/// Gives mega blobs back. Those that the volume does not own are left alone. Returns `false` if `guard` has changed.
+/// Gives back mega blobs. Those that the volume does not own are left alone. Returns `false` if `guard` has changed.
 pub(super) fn give_back(
     store: &mut dyn Store,
     volume: VolumeId,

@@ -4,9 +4,9 @@
 //!   pool                         sizes of mega blobs in this rack (JSON)
 //!   next/ssd, next/volume        the next number (decimal)
 //!   uuid/UUID                    number of the SSD with this namespace UUID (decimal)
-//!   ssd/SSD                      how to reach it, how large it is (JSON)
+//!   ssd/SSD                      its address and size (JSON)
 //!   live/SSD                     address and lease of its target; exists while the target renews the lease
-//!   rival/SSD                    another target that wanted it, and could not have it; exists while that one renews its lease
+//!   rival/SSD                    another target that tried to register it; exists while that one renews its lease
 //!   used/SSD/CHUNK               which mega blobs have an owner (bitmap)
 //!   own/VOLUME/SSD/CHUNK         which of them this volume owns (bitmap)
 //!   volume/NAME                  the volume (JSON)
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Holds: a mega blob has at most one owner (`no_two_volumes_own_the_same_mega_blob`);
-//!        what a client changes after it lost its lock is refused (`who_lost_the_lock_changes_nothing`).
+//!        changes by a client that has lost its lock are refused (`who_lost_the_lock_changes_nothing`).
 
 mod bitmap;
 mod megas;
@@ -32,17 +32,17 @@ use crate::store::{Revision, Store, StoreError, Transaction};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Tries of a transaction that others get in the way of.
+/// Number of tries of a transaction that conflicts with those of others.
 const TRIES: u32 = 64;
 
-/// Why a change of the catalogue failed.
+/// The reason why a change of the catalogue failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogError {
     /// The store failed.
     Store(StoreError),
     /// A value in the store cannot be understood.
     Damaged(String),
-    /// Others changed the same all the time.
+    /// Concurrent changes caused a conflict in every try.
     Crowded,
 }
 

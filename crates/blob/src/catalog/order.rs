@@ -1,8 +1,9 @@
-//! Orders of a client to the store while a volume is mounted, and the answers.
+//! Orders of a client to the store while a volume is mounted, and the replies.
 //!
-//! The core of a client does not call the store: it emits an [`Order`], and the shell that drives it calls [`execute`] and hands
-//! the answer back. Every order but the first names the client's lock. When the lock is gone (the lease ran out), the
-//! order fails; if no other client had the volume meanwhile, the client may regain the lock with its old generation.
+//! The core of a client does not call the store: it emits an [`Order`], and the shell that drives it calls [`execute`]
+//! and passes the reply back. Every order but the first names the client's lock. If the lock does not exist any more
+//! (the lease ran out), the order fails; if no other client locked the volume meanwhile, the client may regain the lock
+//! with its old generation.
 
 use super::megas::{self, Take};
 use super::ssds::{self, SsdState};
@@ -50,7 +51,7 @@ pub enum Order {
         /// The life of the lock without renewal.
         ttl: Nanos,
     },
-    /// These copies of the metadata, in this generation's slot, are the current ones.
+    /// Publish that these copies of the metadata, in this generation's slot, are the current ones.
     Publish {
         /// The lock.
         lock: Lock,
@@ -61,23 +62,23 @@ pub enum Order {
     Take {
         /// The lock.
         lock: Lock,
-        /// The SSDs and how many mega blobs each has in all.
+        /// The SSDs, and the total number of mega blobs of each.
         ssds: Vec<(SsdId, u32)>,
     },
-    /// Give mega blobs back.
+    /// Give back mega blobs.
     GiveBack {
         /// The lock.
         lock: Lock,
         /// The mega blobs.
         megas: Vec<Mega>,
     },
-    /// Which SSDs are there?
+    /// List the SSDs.
     Look,
     /// Unlock the volume.
     Release {
         /// The lock.
         lock: Lock,
-        /// Nothing is on its way to any SSD, nor can be.
+        /// Whether no write is in flight to any SSD, nor can be.
         is_clean: bool,
     },
 }
@@ -95,7 +96,7 @@ pub struct Acquired {
     pub ssds: Vec<SsdState>,
 }
 
-/// The answer to an order.
+/// The reply to an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// To `Acquire`.
@@ -112,16 +113,16 @@ pub enum Reply {
     Done,
 }
 
-/// Why an order failed.
+/// The reason why an order failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrderError {
-    /// The store did not answer. The order may have been carried out.
+    /// The store did not reply. The order may have been carried out.
     Unavailable(String),
-    /// The lock is gone.
+    /// The lock does not exist any more.
     LockLost,
-    /// Another client has had the volume since.
+    /// Another client has locked the volume since.
     Fenced,
-    /// Another client has the volume.
+    /// Another client has locked the volume.
     InUse(String),
     /// There is no such volume.
     Absent,
@@ -149,7 +150,7 @@ impl From<StoreError> for OrderError {
     }
 }
 
-/// Carries an order out.
+/// Carries out an order.
 ///
 /// # Errors
 /// See [`OrderError`].
@@ -220,13 +221,14 @@ fn acquire(store: &mut dyn Store, name: &str, who: &str, ttl: Nanos) -> Result<R
         let lock = Lock { name: name.to_owned(), volume: record.id, generation, revision: at, lease };
         let owned = megas::owned(store, record.id)?;
         let ssds = ssds::ssds(store)?;
-        // Since an attempt of our own whose answer was lost, nothing was left in order.
+        // If an earlier attempt of this client was committed and its reply lost, `record` is marked as not clean, as it
+        // must be.
         return Ok(Reply::Acquired(Box::new(Acquired { lock, record, owned, ssds })));
     }
     Err(OrderError::Unavailable("too many others want to mount the volume".to_owned()))
 }
 
-/// The next generation whose slot is not the one that holds the current metadata.
+/// The next generation, or the one after it if the next would use the slot of the current metadata.
 fn next_generation(record: &VolumeRecord) -> Generation {
     let mut next = record.generation.0 + 1;
     let slots = record.geometry.slots;
@@ -246,7 +248,7 @@ fn regain(store: &mut dyn Store, lost: &Lock, who: &str, ttl: Nanos) -> Result<R
         let held: Option<(Holder, Revision)> = read_json(store, &lock)?;
         let before = match held {
             None => Revision::ABSENT,
-            // The answer to an earlier attempt was lost, or the lease did not run out after all.
+            // The reply to an earlier attempt was lost, or the lease did not run out after all.
             Some((holder, revision)) if holder.who == who => revision,
             Some(_) => return Err(OrderError::Fenced),
         };

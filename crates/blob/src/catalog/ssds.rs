@@ -1,8 +1,9 @@
 //! SSDs: registered by their targets, alive as long as the target renews its lease.
 //!
-//! A registration belongs to the lease that it was made under. Another target (a second one with a copied configuration) does not get
-//! an SSD whose registration is alive; it leaves a note, so that the owner can say so too. Only a target that has just started may take
-//! over a registration of its own name and address: its predecessor was killed, and the lease is not over yet.
+//! A registration belongs to the lease under which it was made. Another target (a second one with a copied
+//! configuration) does not get an SSD with a live registration. It leaves a note, so that the owner can log the
+//! conflict too. Only a target that has just started may take over a registration of its own name and address: its
+//! predecessor was killed, and the lease has not expired yet.
 //!
 //! Holds: a live registration of another address or of a running target is not overwritten
 //!        (`a_copied_configuration_does_not_take_ssds_over`).
@@ -18,7 +19,7 @@ use std::fmt;
 /// The address and the size of an SSD.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SsdRecord {
-    /// UUID of the namespace: what the SSD is known by when its target starts again.
+    /// UUID of the namespace, which identifies the SSD when its target starts again.
     pub uuid: String,
     /// The part of the rack that fails as a whole: the name of the target. The copies of a block lie in two domains.
     pub domain: String,
@@ -43,7 +44,7 @@ impl SsdRecord {
     }
 }
 
-/// An SSD and how it is.
+/// An SSD and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SsdState {
     /// Its number.
@@ -71,7 +72,7 @@ fn rival_key(ssd: SsdId) -> String {
 /// The owner of a live registration.
 struct Live {
     address: String,
-    /// `None` in what earlier versions wrote.
+    /// `None` in values of earlier versions.
     lease: Option<LeaseId>,
 }
 
@@ -96,7 +97,7 @@ pub enum Standing {
     Running,
 }
 
-/// The registrations of a target, looked at in the store.
+/// A comparison of a target's registrations with the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Review {
     /// SSDs that are not registered under the target's lease.
@@ -105,7 +106,7 @@ pub struct Review {
     pub rivals: Vec<(SsdId, String)>,
 }
 
-/// Why an SSD was not registered.
+/// The reason why an SSD was not registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegisterError {
     /// Another target, which is alive, has registered an SSD with this UUID.
@@ -115,7 +116,7 @@ pub enum RegisterError {
         /// Its address.
         address: String,
     },
-    /// The catalogue.
+    /// The catalogue failed.
     Catalog(CatalogError),
 }
 
@@ -142,11 +143,12 @@ impl<E: Into<CatalogError>> From<E> for RegisterError {
     }
 }
 
-/// Registers an SSD, alive as long as `lease`. An SSD that is known by its UUID keeps its number; its address and size are
-/// brought up to date.
+/// Registers an SSD for the life of `lease`. An SSD with a known UUID keeps its number; its address and size are
+/// updated.
 ///
 /// # Errors
-/// If the store does not answer, the lease is over, or another target that is alive has registered an SSD with this UUID.
+/// If the store does not reply, the lease has expired, or another target that is alive has registered an SSD with this
+/// UUID.
 pub fn register(
     store: &mut dyn Store,
     record: &SsdRecord,
@@ -198,7 +200,8 @@ pub fn register(
     Err(CatalogError::Crowded.into())
 }
 
-/// Looks at the registrations of `ssds` under `lease`: which are another target's or gone, and who else wanted them.
+/// Compares the registrations of `ssds` with the store: which are not under `lease`, and which other targets tried to
+/// make them.
 ///
 /// # Errors
 /// If the store does not answer.

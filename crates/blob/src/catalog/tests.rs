@@ -81,7 +81,8 @@ fn a_copied_configuration_does_not_take_ssds_over() {
     assert_eq!(review(&mut store, &[id], one).expect("answered"), Review { lost: Vec::new(), rivals });
     assert_eq!(ssds(&mut store).expect("listed")[0].record.address, "127.0.0.1:1");
 
-    // The same address too: taken for a target that was killed and has started again. The first one notices, and does not fight.
+    // The same address too: treated as a target that was killed and has started again. The first one notices, and does
+    // not take the SSD back.
     start(&mut store, &ssd(1, 8), two).expect("it has just started");
     assert_eq!(review(&mut store, &[id], one).expect("answered").lost, [id]);
     let again = register(&mut store, &ssd(1, 8), one, Standing::Running);

@@ -7,24 +7,24 @@ use crate::{Generation, Geometry, Mega, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A volume, as the store knows it.
+/// A volume, as recorded in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeRecord {
     /// Its identifier.
     pub id: VolumeId,
     /// Its sizes.
     pub geometry: Geometry,
-    /// The last mount that was allowed.
+    /// The last mount that the store has allowed.
     pub generation: Generation,
-    /// The mount whose slot holds the current metadata; 0 if none ever did.
+    /// The mount whose slot holds the current metadata; 0 before the first.
     pub meta_generation: Generation,
-    /// The mega blobs whose slots are current. A copy that missed a write is not in this list.
+    /// The mega blobs with the current metadata. A copy that missed a write is not in this list.
     pub meta: Vec<Mega>,
-    /// Whether the last mount ended in order, with nothing on its way to any SSD.
+    /// Whether the last mount ended in order, with no write in flight to any SSD.
     pub is_clean: bool,
 }
 
-/// Which client has mounted a volume.
+/// The client that has mounted a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// Text for people, and unique: host, process, a random number.
@@ -35,25 +35,25 @@ pub struct Holder {
     pub generation: Generation,
 }
 
-/// A volume and how it is.
+/// A volume and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeState {
     /// Its name.
     pub name: String,
     /// The record in the store.
     pub record: VolumeRecord,
-    /// Which client has mounted it.
+    /// The client that has mounted it.
     pub holder: Option<Holder>,
     /// Its mega blobs, those for metadata included.
     pub megas: Vec<Mega>,
 }
 
-/// Why a volume could not be created or removed.
+/// The reason why a volume could not be created or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CreateError {
-    /// There is one of this name.
+    /// There already is a volume with this name.
     Exists,
-    /// There is none of this name.
+    /// There is no volume with this name.
     Absent,
     /// A client has mounted it.
     InUse,
@@ -145,7 +145,7 @@ pub fn create(store: &mut dyn Store, name: &str, geometry: Geometry) -> Result<V
         match megas::take(store, id, &wanted, (&key, Revision::ABSENT), more) {
             Ok(Take::Taken(megas)) => return Ok(record(&megas)),
             Ok(Take::Full(ssds)) => full.extend(ssds),
-            // Another client took the name, or the number: look again.
+            // Another client took the name or the number: try again.
             Ok(Take::Refused) | Err(CatalogError::Crowded) => {}
             Err(error) => return Err(error.into()),
         }
@@ -182,7 +182,8 @@ pub fn remove(store: &mut dyn Store, name: &str) -> Result<(), CreateError> {
         if store.get(&lock)?.is_some() {
             return Err(CreateError::InUse);
         }
-        // First it can no longer be mounted, then its space is given away. Stopped in between, the next removal goes on.
+        // First mark the volume so that it can no longer be mounted, then free its space. If this is interrupted, the
+        // next removal continues.
         let dead = VolumeRecord { meta: Vec::new(), generation: Generation(u32::MAX), ..record.clone() };
         let mark = Transaction::default()
             .check(&key, revision)

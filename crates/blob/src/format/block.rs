@@ -1,4 +1,4 @@
-//! A block: the unit that is written, checked and repaired. It says itself what it is.
+//! A block: the unit of writing, checking and repair. Its header identifies it.
 //!
 //! ```text
 //!   offset  bytes
@@ -13,11 +13,11 @@
 //!       48      …   the bytes, then zeroes up to the size of the block
 //! ```
 //!
-//! All numbers are little-endian. `length` may be less than fits: a sync ends a block, and the next bytes begin a new one.
-//! So a sync never rewrites what an earlier sync has made durable.
+//! All numbers are little-endian. `length` may be less than the room: a sync ends a block, and the next bytes begin a
+//! new one. So a sync never rewrites data that an earlier sync has made durable.
 //!
-//! Holds: no change of a block goes unnoticed (`every_bit_is_covered`); a block of another file, place or time is no
-//!        block of this one.
+//! Holds: every change of a block is detected (`every_bit_is_covered`); a block of another file, place or time is not
+//! taken for this one.
 
 use crate::{FileId, Generation, VolumeId};
 use crc_fast::crc32_iscsi;
@@ -39,7 +39,7 @@ pub struct Header {
     pub file: FileId,
     /// Which block of the file.
     pub index: u64,
-    /// Recordings of the file's layout before it was written, at most `ERA_MAX`; then from 0 again.
+    /// Number of times that the file's layout was recorded before the block was written; 0 follows `ERA_MAX`.
     pub era: u32,
     /// Offset in the file of its first byte.
     pub offset: u64,

@@ -3,7 +3,7 @@
 //! Holds: reading arbitrary bytes ends with a value or an error, and never allocates more than the input is long
 //!        (`record::tests::arbitrary_bytes_do_no_harm`).
 
-/// Bytes that are not what they should be.
+/// The error for bytes that do not have the expected format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -46,7 +46,7 @@ impl Reader<'_> {
         Err(Malformed)
     }
 
-    /// A number of things that follow, each at least one byte long.
+    /// Reads the number of the items that follow, each at least one byte long.
     pub(crate) fn count(&mut self) -> Result<usize, Malformed> {
         let count = usize::try_from(self.u64()?).map_err(|_| Malformed)?;
         if count > self.0.len() { Err(Malformed) } else { Ok(count) }

@@ -11,7 +11,7 @@ use super::block;
 use super::codec::{Malformed, Reader, put_text, put_u64};
 use crate::{Copies, FileId, Place, SsdId};
 
-/// Where the blocks of a file are that hold its bytes.
+/// The places of a file's bytes in its blocks.
 ///
 /// A *run* is a sequence of blocks, all full but the last. A new run begins after a sync, a truncation or a mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub enum Record {
         /// Its name.
         path: String,
     },
-    /// A new, empty file. Takes the name from the file that has it.
+    /// A new, empty file. If a file has this name already, the name passes to the new one.
     Create {
         /// The file.
         file: FileId,
@@ -83,7 +83,7 @@ pub enum Record {
         /// Seconds since 1970.
         time: u64,
     },
-    /// A further name of a file. Takes the name from the file that has it.
+    /// A further name of a file. If a file has this name already, the name passes to this one.
     Link {
         /// The file.
         file: FileId,
@@ -95,7 +95,7 @@ pub enum Record {
         /// The name.
         path: String,
     },
-    /// A file or directory gets another name. Replaces the file that has it.
+    /// A file or directory gets another name. If a file has this name already, it loses it.
     Rename {
         /// The old name.
         from: String,
@@ -109,7 +109,7 @@ pub enum Record {
         /// The micro blobs.
         extents: Vec<Copies>,
     },
-    /// The whole layout of a file, all of it durable. Nothing behind it needs to be looked for.
+    /// The whole layout of a file, all of it durable. A mount need not look for blocks behind it.
     Layout {
         /// The file.
         file: FileId,
@@ -127,7 +127,7 @@ pub enum Record {
         /// Which copy.
         side: u8,
     },
-    /// A copy of a micro blob is complete, and here.
+    /// A complete copy of a micro blob is at this place.
     Move {
         /// The file.
         file: FileId,
@@ -135,7 +135,7 @@ pub enum Record {
         extent: u64,
         /// Which copy.
         side: u8,
-        /// Where it is now.
+        /// Its new place.
         place: Place,
     },
 }
@@ -237,7 +237,7 @@ impl Record {
         }
     }
 
-    /// The record in `bytes`, which hold nothing else.
+    /// Decodes the record in `bytes`, which contain nothing else.
     ///
     /// # Errors
     /// If they do not hold exactly one record.

@@ -1,7 +1,7 @@
 //! Records in blocks: a sequence of (length, record) over the payloads of consecutive blocks.
 //!
-//! A record may span blocks. Each batch starts a new block, so nothing that was written is ever written again. The end is
-//! where the next block is missing; a record that was cut off there never happened.
+//! A record may span blocks. Each batch starts a new block, so no block is ever written again. The stream ends where
+//! the next block is missing; a record that is cut off there has no effect.
 
 use super::block::{self, Header};
 use super::codec::put_u64;
@@ -9,7 +9,7 @@ use super::record::Record;
 use super::{Malformed, codec::Reader};
 use crate::{FileId, Generation, VolumeId};
 
-/// Which journal: its volume, the mount that writes it and the checkpoint that it began with.
+/// Identifies a journal: its volume, the mount that writes it and the checkpoint at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Journal {
     /// The volume.
@@ -68,7 +68,7 @@ pub fn put(out: &mut Vec<u8>, record: &Record) {
 pub fn records(stream: &[u8]) -> Result<Vec<Record>, Malformed> {
     let mut reader = Reader(stream);
     let mut records = Vec::new();
-    // A length that is cut off, or longer than what is left, is the end of the stream.
+    // A length that is cut off, or exceeds the remaining bytes, is the end of the stream.
     while let Ok(length) = reader.count() {
         let (body, rest) = reader.0.split_at(length);
         records.push(Record::decode(body)?);

@@ -1,4 +1,4 @@
-//! The superblock: says where the current journal of a mount is.
+//! The superblock, which locates the current journal of a mount.
 //!
 //! A slot for metadata is `[superblock 0][superblock 1][half 0][half 1]`. A journal begins with a snapshot. When a half is
 //! full, a new snapshot goes to the other half, and then to the other superblock. The valid superblock with the higher
@@ -15,9 +15,9 @@ pub const VERSION: u64 = 2;
 /// The superblock of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// The journal. The half that it is in, and the place of the superblock, is its checkpoint's number modulo 2.
+    /// The journal. Its checkpoint's number modulo 2 selects the half of the slot and the place of the superblock.
     pub journal: Journal,
-    /// Blocks of the snapshot. With fewer, the journal is not valid.
+    /// Number of blocks of the snapshot. If there are fewer, the journal is not valid.
     pub snapshot_blocks: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The free micro blobs of one SSD, by mega blob.
 //!
-//! The mega blob with the fewest goes first. So data that is written and removed all the time leaves whole mega blobs free, which can be
-//! given back, and not a few micro blobs in each.
+//! Micro blobs are taken from the mega blob with the fewest free ones. So data that is written and removed all the time
+//! leaves whole mega blobs free, which can be given back, and not a few micro blobs in each.
 //!
 //! Holds: `the_mega_blob_with_the_fewest_goes_first`.
 
@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 #[derive(Debug)]
 pub(super) struct Free {
     mega_micros: u64,
-    /// By index of the mega blob, none empty; those that were freed first go first.
+    /// By index of the mega blob; no list is empty. Micro blobs are reused in the order in which they were freed.
     megas: BTreeMap<u64, VecDeque<u64>>,
-    /// The number that each has, and its index.
+    /// The number of free micro blobs and the index, for each mega blob.
     fewest: BTreeSet<(usize, u64)>,
     count: usize,
 }

@@ -1,9 +1,10 @@
 //! The local allocator: micro blobs out of the mega blobs that the volume owns.
 //!
-//! Primary and shadow are reserved together, on SSDs of two domains (targets). Of those that qualify, the ones that the
-//! steering ranks highest get them: with the paper's rule those with the most credit. SSDs of equal rank take turns in an order that differs
-//! from volume to volume; else all volumes of a rack would begin on the same two SSDs. Of an SSD the fullest mega blob is filled first. When a chosen SSD has no free micro blob left, the
-//! answer is which mega blobs to ask the store for.
+//! Primary and shadow are reserved together, on SSDs of two domains (targets). Among the possible SSDs, those that the
+//! steering ranks highest are chosen: with the paper's rule those with the most credit. SSDs of equal rank take turns
+//! in an order that differs from volume to volume; else all volumes of a rack would begin on the same two SSDs. On an
+//! SSD, the fullest mega blob is filled first. If a chosen SSD has no free micro blob left, the reply names the SSDs on
+//! which to take mega blobs from the store.
 //!
 //! ```text
 //!   reserve ──► Pair(primary, shadow)          release ──► free at once, or after a quarantine
@@ -12,8 +13,8 @@
 //!          └──► Full
 //! ```
 //!
-//! Holds: no micro blob is handed out twice (`a_place_has_one_user`); copies never share a domain
-//!        (`copies_lie_in_two_domains`); equal SSDs get equally much (`ssds_of_equal_rank_get_equally_much`).
+//! Holds: no micro blob is allocated twice (`a_place_has_one_user`); copies never share a domain
+//!        (`copies_lie_in_two_domains`); equal SSDs get equal amounts (`ssds_of_equal_rank_get_equally_much`).
 //! Paper: Gimbal §4.3 (the local agent). The rule for one reachable domain and the quarantine are ours.
 
 mod free;
@@ -26,10 +27,10 @@ use units::Instant;
 #[derive(Debug)]
 struct Ssd {
     domain: String,
-    /// Mega blobs in all.
+    /// Total number of mega blobs.
     megas: u32,
     is_up: bool,
-    /// The store had none left for us at this SSD.
+    /// Whether the store has no mega blob left on this SSD.
     is_exhausted: bool,
     free: Free,
     quarantine: VecDeque<(Instant, u64)>,
@@ -47,14 +48,14 @@ pub struct Pool {
     geometry: Geometry,
     /// Differs from volume to volume.
     seed: u64,
-    /// Micro blobs handed out so far.
+    /// Number of micro blobs allocated so far.
     turn: u64,
     ssds: BTreeMap<SsdId, Ssd>,
     used: BTreeSet<Place>,
     megas: BTreeSet<Mega>,
 }
 
-/// The answer to a reservation.
+/// The result of a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reserve {
     /// Primary and shadow.
@@ -63,20 +64,20 @@ pub enum Reserve {
     Single(Place),
     /// These SSDs would be chosen, but mega blobs must be taken first.
     Need(Vec<SsdId>),
-    /// There is no space on two domains. If something leaves quarantine later, when.
+    /// No space on two domains. If a micro blob will leave quarantine, the time of that.
     Full {
-        /// When to ask again.
+        /// The time for the next try.
         until: Option<Instant>,
     },
 }
 
 impl Pool {
-    /// An empty pool. `seed`: the volume, or whatever else tells it from others.
+    /// An empty pool. `seed` differs from volume to volume.
     pub fn new(geometry: Geometry, seed: u64) -> Pool {
         Pool { geometry, seed, turn: 0, ssds: BTreeMap::new(), used: BTreeSet::new(), megas: BTreeSet::new() }
     }
 
-    /// There is such an SSD.
+    /// Adds an SSD, or updates its domain and size.
     pub fn add_ssd(&mut self, ssd: SsdId, domain: &str, megas: u32) {
         let entry = self.ssds.entry(ssd).or_insert_with(|| Ssd {
             domain: String::new(),
@@ -91,7 +92,7 @@ impl Pool {
         entry.megas = megas;
     }
 
-    /// Whether the SSD can be reached.
+    /// Sets whether the SSD can be reached.
     pub fn set_up(&mut self, ssd: SsdId, is_up: bool) {
         if let Some(ssd) = self.ssds.get_mut(&ssd) {
             ssd.is_up = is_up;
@@ -124,14 +125,14 @@ impl Pool {
         self.ssds.get(&ssd).map(|ssd| ssd.domain.as_str())
     }
 
-    /// The store has no mega blob left on this SSD, or has again.
+    /// Sets whether the store has no mega blob left on this SSD.
     pub fn set_exhausted(&mut self, ssd: SsdId, is_exhausted: bool) {
         if let Some(ssd) = self.ssds.get_mut(&ssd) {
             ssd.is_exhausted = is_exhausted;
         }
     }
 
-    /// The volume owns this mega blob for data. Its micro blobs are free from `from` on, except those in `used`.
+    /// Adds a mega blob that the volume owns for data. Its micro blobs are free from `from` on, except those in `used`.
     pub fn add_mega(&mut self, mega: Mega, used: &BTreeSet<Place>, from: Instant) {
         let Some(ssd) = self.ssds.get_mut(&mega.ssd) else { return };
         if !self.megas.insert(mega) {
@@ -150,7 +151,7 @@ impl Pool {
         }
     }
 
-    /// Reserves a primary and a shadow. `rank`: the higher, the better.
+    /// Reserves a primary and a shadow on the SSDs with the highest `rank`.
     pub fn reserve(&mut self, now: Instant, rank: impl Fn(SsdId) -> i64) -> Reserve {
         self.end_quarantine(now);
         let able = self.able(rank);
@@ -209,12 +210,13 @@ impl Pool {
         let micro = self.ssds.get_mut(&id)?.free.pop()?;
         let place = Place { ssd: id, micro };
         assert!(self.used.insert(place), "{place:?} is handed out twice");
-        // Only now: who asks again after it has taken mega blobs gets what they were taken for.
+        // Advanced only on success: a caller that takes mega blobs and then tries again gets the SSDs for which it took
+        // them.
         self.turn += 1;
         Some(place)
     }
 
-    /// A micro blob is no longer used. It may be handed out again from `from` on.
+    /// Frees a micro blob. It may be allocated again from `from` on.
     pub fn release(&mut self, place: Place, from: Instant) {
         if !self.used.remove(&place) {
             return;
@@ -255,7 +257,7 @@ impl Pool {
         }
     }
 
-    /// When the next micro blob leaves quarantine.
+    /// The time at which the next micro blob leaves quarantine.
     pub fn next_release(&self) -> Option<Instant> {
         self.ssds.values().flat_map(|ssd| ssd.quarantine.iter().map(|&(until, _)| until)).min()
     }

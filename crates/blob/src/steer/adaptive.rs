@@ -1,25 +1,26 @@
 //! Adaptive: `isolation` where it serves more than `latency`, found by trying both.
 //!
-//! Isolation helps where reads suffer from writes, and harms where the SSDs that take the writes become the limit. Which it is depends
-//! on the SSDs, the load and the scheduler, and no figure of a single client says it. So all clients try both at the same
-//! time, now and then, and each keeps to the one under which it was served more:
+//! Isolation helps where reads suffer from writes, and harms where the SSDs that take the writes become the limit. The
+//! better one depends on the SSDs, the load and the scheduler, and no measurement of a single client shows it. So all
+//! clients try both at the same time, now and then, and each keeps to the one under which more of its work was served:
 //!
 //! ```text
 //!   of each CYCLE by the wall clock
-//!     │ isolation      │ latency        │ what has served more …                                        │
+//!     │ isolation      │ latency        │ the one that served more …                                    │
 //!       settle counted   settle counted
 //! ```
 //!
-//! All clients must try the same at the same time: whether an SSD that is spared serves reads sooner is decided by what the others
-//! write to it. The wall clock tells them when, so none has to lead.
+//! All clients must try the same policy at the same time, because the writes of the other clients decide whether a
+//! spared SSD serves reads sooner. The wall clock sets the times, so no client has to lead.
 //!
-//! The measure is the work served: small reads by their number, small writes (the log) by their bytes. In a database whose threads do one operation
-//! after the other both are proportional to its operations. Large IOs, of compactions, do not count. If there are reads and writes by different
-//! threads, the two ratios have the same weight. Isolation has shorter tails at the same throughput, so it is taken if it serves
-//! [`WORTH`] as much. Trials are remembered, older ones less, so a burst in one of them does not decide.
+//! The measure is the work served: small reads by their number, small writes (the log) by their bytes. In a database
+//! whose threads do one operation after the other, both are proportional to its operations. Large IOs, of compactions,
+//! do not count. If reads and writes come from different threads, the two ratios have the same weight. Isolation has
+//! shorter tails at the same throughput, so it is chosen if it serves [`WORTH`] as much. Older trials still count, with
+//! decreasing weight, so a burst in one of them does not decide.
 //!
-//! A trial costs at most what the worse policy loses in one [`TRIAL`] of each [`CYCLE`], a 32nd of the time. Until a client has seen a
-//! whole trial it steers by load, as `latency`.
+//! A trial costs at most the loss by the worse policy during one [`TRIAL`] of each [`CYCLE`], a 32nd of the time. Until
+//! a client has seen a whole trial it steers by load, like `latency`.
 //!
 //! Holds: `what_serves_more_is_kept_to`, `trials_are_at_the_same_time_for_all`, `reads_and_writes_have_the_same_weight`, `one_odd_trial_does_not_decide`.
 
@@ -31,13 +32,13 @@ use units::{Instant, Nanos};
 const TRIAL: Nanos = Nanos::millis(250);
 /// The first part of a trial, which does not count: IOs that end in it were begun, or placed, under the other policy.
 const SETTLES: Nanos = Nanos::millis(100);
-/// Both are tried once in this time.
+/// Period in which each policy is tried once.
 const CYCLE: Nanos = Nanos::secs(8);
-/// IOs above this many bytes are of compactions.
+/// IOs with more bytes than this belong to compactions.
 const SMALL: u64 = 32 << 10;
-/// With fewer reads, or fewer writes, a trial says nothing of them.
+/// With fewer reads, or fewer writes, a trial does not count for them.
 const FEW: u64 = 32;
-/// Isolation is taken if it serves this part of what the load alone does.
+/// Least ratio of the work served by isolation to that by load alone at which isolation is chosen.
 const WORTH: [u64; 2] = [49, 50];
 
 /// Work served.
@@ -52,15 +53,15 @@ struct Served {
 #[derive(Clone, Debug, Default)]
 pub struct Adaptive {
     isolation: Isolation,
-    /// The cycle of the trial whose counts are being made.
+    /// The number of the current cycle.
     cycle: u64,
-    /// Work served in this cycle's trials of isolation and of load, and in those before, which count less.
+    /// Work served in this cycle's trials of isolation and of load, and in earlier trials, which count less.
     current: [Served; 2],
     remembered: [Served; 2],
     isolates: bool,
 }
 
-/// Which policy is tried at this time, if any: 0 isolation, 1 load. And whether what ends now counts.
+/// The policy on trial at this time, if any: 0 isolation, 1 load. Also whether IOs that complete now count.
 fn trial(now: Instant) -> Option<(usize, bool)> {
     let at = now.0 % CYCLE.0;
     let which = usize::try_from(at / TRIAL.0).ok().filter(|which| *which < 2)?;
@@ -68,7 +69,7 @@ fn trial(now: Instant) -> Option<(usize, bool)> {
 }
 
 impl Served {
-    /// Older trials count for three quarters each time.
+    /// Adds older trials, which lose a quarter of their weight each time.
     fn and(self, older: Served) -> Served {
         let add = |new: u64, old: u64| new + old - old / 4;
         Served {
@@ -79,7 +80,8 @@ impl Served {
     }
 }
 
-/// Whether isolation has served enough, compared with load alone: by the geometric mean of both ratios, or by one if there are no others.
+/// Whether isolation has served enough, compared with load alone: by the geometric mean of both ratios, or by one if
+/// the other has too few IOs.
 fn is_worth([isolation, load]: [Served; 2]) -> bool {
     let reads = (isolation.reads.max(load.reads) >= FEW).then_some([isolation.reads, load.reads]);
     let writes = (isolation.writes.max(load.writes) >= FEW).then_some([isolation.written, load.written]);
@@ -100,7 +102,7 @@ impl Adaptive {
         }
     }
 
-    /// Decides when the trials of a cycle are over.
+    /// Decides at the end of a cycle's trials.
     fn note_time(&mut self, now: Instant) {
         let (cycle, is_trial) = (now.0 / CYCLE.0, trial(now).is_some());
         if cycle == self.cycle && is_trial {
@@ -164,7 +166,8 @@ mod tests {
         Instant(cycle * CYCLE.0 + Nanos::millis(millis).0)
     }
 
-    /// A cycle in which these numbers of reads and writes of 4 KiB end in each trial: under isolation and under load.
+    /// Runs a cycle in which these numbers of reads and writes of 4 KiB complete in each trial: under isolation and
+    /// under load. Returns the decision.
     fn run(policy: &mut Adaptive, cycle: u64, reads: [u64; 2], writes: [u64; 2]) -> bool {
         for which in 0..2 {
             let begun = 250 * which as u64;
@@ -187,7 +190,7 @@ mod tests {
             let mut policy = Adaptive::default();
             assert!(!policy.isolates(at(7, 3000)), "nothing was tried yet");
             assert_eq!(run(&mut policy, 8, reads, [0, 0]), expected, "{reads:?}");
-            // An idle client keeps to it.
+            // An idle client keeps its decision.
             policy.on_completion(at(11, 4000), SSD, true, 4096, Nanos(1));
             assert_eq!(policy.isolates(at(11, 5000)), expected);
         }

@@ -1,6 +1,7 @@
 //! The paper's rule: the copy whose SSD has more credit.
 //!
-//! An SSD that its switch says is slow is not read if the other is not. At equal credit, the one with fewer IOs outstanding; at equal counts, by turns.
+//! An SSD that its switch reports as slow is not read if the other is not slow. At equal credit, the SSD with fewer IOs
+//! in flight is read; at equal counts, the two take turns.
 //!
 //! Holds: `more_credit_wins`, `what_is_slow_is_not_read`. Paper: Gimbal §4.3. Slow SSDs and ties are ours.
 
@@ -9,10 +10,10 @@ use crate::SsdId;
 use std::cmp::Ordering;
 use units::{Instant, Nanos};
 
-/// A switch that says nothing is taken to give this much: the credit that the switch starts with.
+/// Credit assumed for a switch that reports none: the credit that the switch starts with.
 const UNKNOWN: u32 = 32;
 
-/// More than any credit counts.
+/// Larger than any credit, so that slowness decides first.
 const SLOW: i64 = 1 << 50;
 
 /// Chooses by credit.

@@ -1,15 +1,16 @@
 //! Isolation: for a period, some SSDs take most of the writes and the others serve the reads.
 //!
-//! An SSD that is written to answers reads late. So in each period a part of the SSDs is the *writing* part: new tables go
-//! there, and a read goes to the copy that is not there. Both within limits: when the client has more than [`SPILL`] waiting to be written
-//! there, or the other copy's expected wait is [`PENALTY`] times as long, the load decides, as in `latency`. (Without these limits a rack whose
-//! SSDs are busy writing loses more than half of its throughput.) A client that has not written for a period reads by load alone: to spare
-//! SSDs without writes would only crowd the others. The parts rotate, so that all SSDs wear alike and hold alike.
+//! An SSD that is written to completes reads late. So in each period a part of the SSDs is the *writing* part: new
+//! tables are written there, and a read uses the copy that is not there. Both have limits: if the client has more than
+//! [`SPILL`] waiting to be written there, or the expected wait for the other copy is [`PENALTY`] times as long, the
+//! load decides, as in `latency`. (Without these limits a rack whose SSDs are busy writing loses more than half of its
+//! throughput.) A client that has not written for a period reads by load alone: sparing SSDs without writes would only
+//! crowd the others. The parts rotate, so that all SSDs wear equally and hold equal amounts of data.
 //!
-//! In turn t, domain d (a target) writes to its SSD number t + d·(t / n) mod n, where n is the number of SSDs that the second
-//! largest domain has. So both copies of new data go to writing SSDs, but those that were written together are seldom
-//! writing together again: once in n² turns. With fewer than two SSDs in the second domain there is nothing to separate,
-//! and the load alone decides.
+//! In turn t, domain d (a target) writes to its SSD number t + d·(t / n) mod n, where n is the number of SSDs of the
+//! second largest domain. So both copies of new data go to writing SSDs, but two SSDs that were written together are
+//! seldom writing together again: once in n² turns. With fewer than two SSDs in the second domain, separation is
+//! impossible, and the load alone decides.
 //!
 //! ```text
 //!   of each domain's SSDs, in one turn       isolation           roles
@@ -18,8 +19,9 @@
 //!     the others                             reads               reads
 //! ```
 //!
-//! Where the log goes makes the two policies. With the tables, reads are disturbed least, but each write of the log waits behind those of
-//! tables. On SSDs of its own ([`Isolation::roles`]) it waits for nothing large, and reads there are disturbed by small writes only.
+//! The two policies differ in the place of the log. Next to the tables, it disturbs reads least, but each write of the
+//! log waits behind those of tables. On SSDs of its own ([`Isolation::roles`]) it never waits for large IOs, and reads
+//! there are disturbed by small writes only.
 //!
 //! Holds: `reads_avoid_ssds_that_are_written_to`, `who_only_reads_avoids_nothing`,
 //!        `every_ssd_writes_in_its_turn`,
@@ -33,11 +35,12 @@ use crate::SsdId;
 use std::collections::BTreeMap;
 use units::{Instant, Nanos};
 
-/// The time for which a part is the writing one.
+/// Time for which a part is the writing one.
 const PERIOD: Nanos = Nanos::millis(500);
-/// So much more work of its own than elsewhere a client has in the writing part, in reads (`latency`).
+/// Excess of own outstanding work in the writing part over other SSDs, in reads (`latency`), up to which new data goes
+/// to the writing part.
 const SPILL: i64 = 3;
-/// The writing part is read if the wait elsewhere is longer by this factor.
+/// Factor by which the wait elsewhere must be longer before the writing part is read.
 const PENALTY: u64 = 3;
 
 /// Separates reads from writes.
@@ -47,20 +50,20 @@ pub struct Isolation {
     places: BTreeMap<SsdId, (u64, u64)>,
     /// Turns until a domain writes to the same SSD again; 0 if nothing can be separated.
     count: u64,
-    /// The log goes to the SSDs at this distance behind those that tables go to.
+    /// The distance of the log's SSDs from those of the tables, in positions.
     log_behind: u64,
-    /// When a write of this client ended last.
+    /// The time at which the last write of this client completed.
     wrote: Option<Instant>,
     load: Latency,
 }
 
 impl Isolation {
-    /// With SSDs for the log as well as those for tables.
+    /// The policy that also separates the log from the tables.
     pub fn roles() -> Isolation {
         Isolation { log_behind: 1, ..Isolation::default() }
     }
 
-    /// The distance of an SSD behind the one of its domain that tables go to. `None` if nothing is separated.
+    /// The distance of an SSD from the one of its domain that gets tables. `None` if there is no separation.
     fn behind(&self, now: Instant, ssd: SsdId) -> Option<u64> {
         let turn = now.0 / PERIOD.0;
         let round = turn.checked_div(self.count)?;
@@ -73,17 +76,18 @@ impl Isolation {
         self.behind(now, ssd) == Some(0)
     }
 
-    /// The policy where nothing is separated.
+    /// The policy without separation.
     pub(super) fn load(&self) -> &Latency {
         &self.load
     }
 
-    /// The same, to read by.
+    /// The same, for a decision about a read.
     pub(super) fn by_load(&mut self) -> &mut Latency {
         &mut self.load
     }
 
-    /// Whether this client has written lately: then those like it have as well, and there is something to avoid.
+    /// Whether this client has written lately. Then similar clients probably have as well, and there are writes to
+    /// avoid.
     fn is_writer(&self, now: Instant) -> bool {
         self.wrote.is_some_and(|wrote| now.saturating_since(wrote) < PERIOD)
     }

@@ -1,15 +1,17 @@
-//! By latency: the copy from which a read is expected to come sooner, for the kind of SSD that it is.
+//! Steers by latency: reads the copy that is expected to complete sooner, relative to the usual latency of its SSD.
 //!
-//! An SSD's *expected* latency is the least that was seen lately; its *observed* latency is a moving average. Their ratio, the *slowdown*,
-//! says how busy others keep it, whatever its kind. This client's own outstanding work there says how busy it keeps it itself, at once: a
-//! latency is known only when it is over. So the score of a copy is the slowdown × the client's own *work* there, where a written byte counts for
-//! several: a read queues behind the same tenant's writes, in the client's window, in the scheduler and in the dies.
+//! An SSD's *expected* latency is the least seen lately; its *observed* latency is a moving average. Their ratio, the
+//! *slowdown*, shows how busy others keep it, whatever its kind. This client's own outstanding work shows at once how
+//! busy this client keeps it, whereas a latency is known only when it is over. So the score of a copy is the slowdown ×
+//! the client's own *work* there. A written byte counts more than a byte read: a read queues behind the same tenant's
+//! writes, in the client's window, in the scheduler and in the dies.
 //!
-//! The slowness that the SSD's switch reports counts as well, if it is more: the client may have read nothing there lately, or little. And new data goes
-//! where the work times the slowness of writes is least.
+//! If the SSD's switch reports a larger slowness, that counts instead: the client may have read little or nothing there
+//! lately. New data goes where the work times the slowness of writes is least.
 //!
-//! No herd: the work differs from client to client and changes with every read. An observation fades when it is not renewed, so an SSD that was
-//! slow once is tried again. New data goes where the client has the least work; SSDs that are equal take turns (`pool`).
+//! Clients do not form a herd: the work differs from client to client and changes with every read. An observation fades
+//! when it is not renewed, so an SSD that was slow once is tried again. New data goes where the client has the least
+//! work; SSDs that are equal take turns (`pool`).
 //!
 //! Holds: `what_is_said_to_be_slow_is_avoided`, `the_less_slowed_down_ssd_is_read`, `own_work_counts_at_once`, `a_slow_ssd_is_tried_again`.
 //! Like Sandook's (NSDI '26) steering by the load of an SSD; the ratio, its fading and the work are ours.
@@ -19,17 +21,17 @@ use crate::SsdId;
 use std::collections::BTreeMap;
 use units::{Instant, Nanos};
 
-/// Weight 1/8 of a new latency.
+/// Weight of a new latency: 1/8.
 const SHIFT: u32 = 3;
-/// The expected latency may rise by 1/64 of itself per this long, so that it follows an SSD that ages.
+/// Time in which the expected latency may rise by 1/64 of itself, so that it follows an SSD that ages.
 const RISE: Nanos = Nanos::millis(100);
-/// An observation is half forgotten after this long without a new one.
+/// Half-life of an observation that is not renewed.
 const FADE: Nanos = Nanos::millis(20);
 /// A ratio of 1.
 const ONE: u64 = 1024;
-/// Beyond this much slower it does not matter how much.
+/// Largest slowdown that counts; larger ones make no difference.
 const SLOWDOWN_MAX: u64 = 64 * ONE;
-/// Reads above this many bytes say more of their own length than of the SSD.
+/// Reads with more bytes than this are not observed: their latency depends more on their length than on the SSD.
 const SMALL: u64 = 16 << 10;
 /// Number of outstanding reads that double the score.
 const READS: u64 = 4;
@@ -44,22 +46,22 @@ struct Seen {
     raised: Instant,
 }
 
-/// Chooses by observed over expected latency and own work.
+/// Chooses by the ratio of observed to expected latency, and by own work.
 #[derive(Clone, Debug, Default)]
 pub struct Latency {
     reads: BTreeMap<SsdId, Seen>,
     turn: usize,
 }
 
-/// The client's outstanding work, in reads.
+/// The client's outstanding work, in units of a read.
 pub(super) fn work(load: Load) -> u64 {
     u64::from(load.in_flight) + load.writing / WRITTEN
 }
 
-/// The client's outstanding work, in quarters of a read, and more if writes are slow.
+/// The client's outstanding work in quarters of a read, weighted by the slowness of writes.
 pub(super) fn slowed(load: Load) -> i64 {
     let quarters = i64::from(load.writes.in_quarters());
-    // With nothing outstanding, slow is worse than not.
+    // With nothing outstanding, a slow SSD still ranks below others.
     work(load) as i64 * quarters + (quarters - 4)
 }
 
@@ -130,7 +132,7 @@ mod tests {
         let mut now = Instant::ZERO;
         for io in 0..200 {
             now += Nanos::micros(100);
-            // SSD 0 is the faster kind, but loaded now.
+            // SSD 0 is the faster kind, but under load now.
             let first = Nanos::micros(if io < 100 { 80 } else { 250 });
             policy.on_completion(now, SsdId(0), true, 4096, first);
             policy.on_completion(now, SsdId(1), true, 4096, Nanos::micros(300));

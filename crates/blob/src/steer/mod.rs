@@ -1,13 +1,13 @@
-//! Where to read and where to place: one small trait, six policies.
+//! Decides which copy to read and where to place new data: one small trait, six policies.
 //!
 //! - [`Credit`]: the copy whose SSD has more credit. The paper's rule, Gimbal §4.3.
 //! - [`Latency`]: the copy from which the read is expected sooner, by observed over expected latency and own work.
 //! - [`Isolation`]: some SSDs take most writes for a while, the others serve the reads.
 //! - The same by [`Isolation::roles`]: some SSDs take new tables, others the log, the rest only reads.
 //! - [`Adaptive`]: isolation where it serves more than latency, found by trying both. The default.
-//! - [`Primary`]: always the primary copy; what the others are compared with.
+//! - [`Primary`]: always the primary copy; the baseline for the others.
 //!
-//! Holds: a policy chooses among what can be reached, and the same observations give the same choices
+//! Holds: a policy chooses among the reachable SSDs, and the same observations give the same choices
 //!        (`choices_follow_from_observations_alone`).
 
 mod adaptive;
@@ -25,39 +25,40 @@ pub use primary::Primary;
 use crate::SsdId;
 use units::{Instant, Nanos, Slowdown};
 
-/// A client's knowledge of an SSD.
+/// A client's view of an SSD.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// IOs that it may have outstanding, as the switch last said; `None` if the switch says nothing.
+    /// Number of IOs that it may have in flight, as the switch last reported; `None` if the switch reports none.
     pub credit: Option<u32>,
     /// IOs outstanding.
     pub in_flight: u32,
     /// Bytes of the writes among them.
     pub writing: u64,
-    /// The factor by which reads take longer there than usual, as the switch last said.
+    /// Factor by which reads take longer there than usual, as the switch last reported.
     pub reads: Slowdown,
     /// The same for writes.
     pub writes: Slowdown,
 }
 
-/// A switch's report of an SSD that is slow now.
+/// A switch's report that an SSD is slow now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slow {
     /// The factor by which reads take longer than usual.
     pub reads: Slowdown,
     /// The same for writes.
     pub writes: Slowdown,
-    /// After this moment, by the client's own clock, it is not believed any more, if it is not said again.
+    /// Time, on the client's own clock, at which the report expires unless it is renewed.
     pub until: Instant,
 }
 
 impl Load {
-    /// Whether the switch says that the SSD is slow, at whatever: one that writes slowly serves reads late as well.
+    /// Whether the switch reports the SSD as slow, for reads or writes: an SSD that writes slowly completes reads late
+    /// as well.
     pub(crate) fn is_slow(self) -> bool {
         self.reads.is_slow() || self.writes.is_slow()
     }
 
-    /// With what a switch said last.
+    /// Adds the switch's last report.
     #[must_use]
     pub fn told(mut self, now: Instant, slow: Option<Slow>) -> Load {
         if let Some(slow) = slow.filter(|slow| now < slow.until) {
@@ -76,18 +77,19 @@ pub enum Data {
     Bulk,
 }
 
-/// Decides where to read and where to place. `now` is the wall clock, so that the clients of a rack can do the same at the same time.
+/// A policy for reading and placing. `now` is the wall clock, so that the clients of a rack can do the same at the same
+/// time.
 pub trait Steering {
-    /// Which of two copies to read.
+    /// Chooses which of two copies to read.
     fn read(&mut self, now: Instant, copies: [(SsdId, Load); 2]) -> usize;
 
     /// The rank of an SSD for new data; the highest is taken.
     fn rank(&self, now: Instant, ssd: SsdId, load: Load, data: Data) -> i64;
 
-    /// An IO has succeeded after `latency`.
+    /// Observes an IO that has succeeded after `latency`.
     fn on_completion(&mut self, now: Instant, ssd: SsdId, is_read: bool, bytes: u64, latency: Nanos);
 
-    /// These SSDs exist, each with its domain.
+    /// Sets the SSDs that exist, each with its domain.
     fn on_ssds(&mut self, ssds: &[(SsdId, String)]);
 }
 
@@ -110,7 +112,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All of them, with their names.
+    /// All policies, with their names.
     pub const ALL: [(&'static str, Policy); 6] = [
         ("credit", Policy::Credit),
         ("latency", Policy::Latency),
@@ -120,7 +122,7 @@ impl Policy {
         ("primary", Policy::Primary),
     ];
 
-    /// A policy of this kind.
+    /// A new policy of this kind.
     pub fn start(self) -> Box<dyn Steering> {
         match self {
             Policy::Credit => Box::new(Credit::default()),

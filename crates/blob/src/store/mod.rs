@@ -1,10 +1,10 @@
 //! The metadata store of a rack: keys and values, transactions, leases. One trait for all stores.
 //!
 //! A transaction checks that keys are at known revisions and then writes, all or nothing. A key written under a *lease*
-//! disappears when the lease is not renewed in time. That is all the rest needs: locks, fencing, registration and the
-//! allocation of mega blobs are built on it (`catalog`).
+//! disappears if the lease is not renewed in time. Nothing else is required: locks, fencing, registration and the
+//! allocation of mega blobs are built on these (`catalog`).
 //!
-//! A call may fail as `Unavailable` although it was done: the answer was lost. The caller has to look.
+//! A call may fail as `Unavailable` although it was done, if the reply was lost. The caller has to check.
 //!
 //! Holds: every implementation passes `conformance` (here the model; `embedded` and `etcd` in `blob-meta`).
 
@@ -36,7 +36,7 @@ pub struct Entry {
     pub key: String,
     /// The value.
     pub value: Vec<u8>,
-    /// When the value was written.
+    /// The revision of the last write.
     pub revision: Revision,
 }
 
@@ -56,7 +56,7 @@ pub struct Write {
     pub key: String,
     /// The new value; `None` removes the key.
     pub value: Option<Vec<u8>>,
-    /// The lease that the key lives as long as; `None`: until it is removed.
+    /// The lease with which the key disappears; `None`: it stays until it is removed.
     pub lease: Option<LeaseId>,
 }
 
@@ -107,22 +107,22 @@ impl Transaction {
 /// The result of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// It was done; all that it wrote has this revision.
+    /// It was done; all its writes have this revision.
     Done(Revision),
     /// A condition did not hold; nothing was done.
     Conflict,
 }
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
-    /// The store could not be reached, or gave no answer. It may have been done.
+    /// The store could not be reached, or did not reply. The call may have been done.
     Unavailable(String),
-    /// The store's file is damaged. It may have been done.
+    /// The store's file is damaged. The call may have been done.
     Damaged {
         /// The file.
         file: String,
-        /// The database's words.
+        /// The database's error message.
         why: String,
     },
     /// The lease does not exist (any more). Nothing was done.
@@ -149,36 +149,37 @@ pub trait Store {
     /// A key's value; `None` if it does not exist.
     ///
     /// # Errors
-    /// If the store does not answer.
+    /// If the store does not reply.
     fn get(&mut self, key: &str) -> Result<Option<Entry>, StoreError>;
 
     /// All keys that begin with `prefix`, in order.
     ///
     /// # Errors
-    /// If the store does not answer.
+    /// If the store does not reply.
     fn list(&mut self, prefix: &str) -> Result<Vec<Entry>, StoreError>;
 
-    /// Does a transaction. When the answer is there, it survives a power loss of the store.
+    /// Carries out a transaction. Once this returns, the transaction survives a power loss of the store.
     ///
     /// # Errors
-    /// If the store does not answer (it may have been done), or a lease does not exist.
+    /// If the store does not reply (the transaction may have been done), or a lease does not exist.
     fn commit(&mut self, transaction: &Transaction) -> Result<Commit, StoreError>;
 
-    /// A new lease. It lives at least `ttl`, counted from the moment the store got this call or its last renewal.
+    /// Creates a lease. It lives at least `ttl`, counted from the time at which the store received this call or the
+    /// last renewal.
     ///
     /// # Errors
-    /// If the store does not answer.
+    /// If the store does not reply.
     fn grant(&mut self, ttl: Nanos) -> Result<LeaseId, StoreError>;
 
     /// Renews a lease.
     ///
     /// # Errors
-    /// If the store does not answer, or the lease does not exist any more.
+    /// If the store does not reply, or the lease does not exist any more.
     fn renew(&mut self, lease: LeaseId) -> Result<(), StoreError>;
 
     /// Ends a lease; its keys disappear. A lease that does not exist is no error.
     ///
     /// # Errors
-    /// If the store does not answer.
+    /// If the store does not reply.
     fn revoke(&mut self, lease: LeaseId) -> Result<(), StoreError>;
 }

@@ -1,4 +1,4 @@
-//! A metadata store in memory: the simplest thing that does what the trait says. Simulated worlds run on it.
+//! A metadata store in memory: the simplest implementation of the trait. Simulated worlds run on it.
 
 use super::{Commit, Entry, LeaseId, Revision, Store, StoreError, Transaction};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ struct Lease {
     until: Instant,
 }
 
-/// A metadata store in memory. Its clock goes as far as it is told.
+/// A metadata store in memory. The caller sets its clock.
 #[derive(Clone, Debug, Default)]
 pub struct ModelStore {
     now: Instant,
@@ -28,7 +28,7 @@ pub struct ModelStore {
 }
 
 impl ModelStore {
-    /// It is now `now`. Leases that were not renewed in time end.
+    /// Sets the clock to `now`. Leases that were not renewed in time end.
     ///
     /// # Panics
     /// If time runs backwards.

@@ -1,4 +1,5 @@
-//! Ways for a task to wait: a gate that opens when a condition holds, an answer that is given once, several futures at once.
+//! Ways for a task to wait: a gate that opens when a condition holds, an answer that is given once, several futures at
+//! once.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -6,7 +7,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Tasks wait at a gate until a condition holds. A change of anything that the condition looks at is followed by `notify`.
+/// Tasks wait at a gate until a condition holds. After each change of state that a condition reads, `notify` must be
+/// called.
 #[derive(Clone, Default)]
 pub(crate) struct Gate(Rc<RefCell<Vec<Waker>>>);
 
@@ -26,7 +28,7 @@ impl Gate {
         .await
     }
 
-    /// Lets every waiting task look at its condition again.
+    /// Lets every waiting task check its condition again.
     pub(crate) fn notify(&self) {
         let waiting: Vec<Waker> = self.0.borrow_mut().drain(..).collect();
         waiting.into_iter().for_each(Waker::wake);
@@ -76,7 +78,7 @@ impl<T> Future for Answer<T> {
     }
 }
 
-/// Runs futures at the same time; their results in the order of the futures.
+/// Runs futures at the same time; returns their results in the order of the futures.
 pub(crate) async fn join<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut running: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     poll_fn(move |context| {

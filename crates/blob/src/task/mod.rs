@@ -1,7 +1,7 @@
 //! Tasks of the core: futures that one thread polls, in the order in which they were woken.
 //!
-//! Procedures such as "write both copies, then record what failed, then answer" read best as one function that awaits.
-//! Nothing here waits by itself: a task goes on only because something was handed to the core from outside.
+//! Procedures such as "write both copies, then record failures, then reply" read best as one function that awaits.
+//! Tasks wait only for the outside: a task continues only because an event was passed to the core.
 //!
 //! Holds: the same inputs in the same order give the same run (a world run twice ends the same, `tests/worlds.rs`).
 
@@ -57,7 +57,7 @@ impl Tasks {
         self.spawner.clone()
     }
 
-    /// Polls until every task waits for something from outside.
+    /// Polls until every task waits for an event from outside.
     pub(crate) fn run(&mut self) {
         loop {
             let new: Vec<Task> = self.spawner.0.borrow_mut().drain(..).collect();
@@ -79,7 +79,8 @@ impl Tasks {
         }
     }
 
-    /// A task that ended may have left its index in `ready`; the task that has the index now is polled once in vain.
+    /// A task that ended may have left its index in `ready`; then the task that reuses the index is polled once without
+    /// need.
     fn poll(&mut self, index: usize) {
         let Some((task, waker)) = self.tasks[index].as_mut() else { return };
         if task.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {

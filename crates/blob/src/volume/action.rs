@@ -9,11 +9,11 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u64);
 
-/// An IO on its way.
+/// An IO in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u64);
 
-/// An order on its way to the metadata store.
+/// An order in flight to the metadata store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderId(pub u64);
 
@@ -33,12 +33,12 @@ pub enum IoKind {
         at: u64,
         /// The bytes.
         bytes: Arc<Vec<u8>>,
-        /// It survives a power loss as soon as it has completed (force unit access).
+        /// Whether it must survive a power loss once it has completed (force unit access).
         durable: bool,
     },
     /// Make all completed writes survive a power loss.
     Flush,
-    /// The bytes are not needed any more.
+    /// Declare that the bytes are not needed any more.
     Trim {
         /// First byte.
         at: u64,
@@ -47,7 +47,7 @@ pub enum IoKind {
     },
 }
 
-/// The urgency of an IO among those of one volume. Its share among other volumes is not its own to say.
+/// The urgency of an IO among those of one volume. A volume cannot influence its share relative to other volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// A small write that a caller waits for: a log, the journal.
@@ -61,7 +61,7 @@ pub enum Class {
 /// An IO to be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// Named at its completion.
+    /// Identifies the IO at its completion.
     pub id: IoId,
     /// The SSD.
     pub ssd: SsdId,
@@ -71,12 +71,12 @@ pub struct Io {
     pub kind: IoKind,
 }
 
-/// Why an IO failed.
+/// The reason why an IO failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoFault {
-    /// The target could not be reached, or did not answer in time. A write may still happen.
+    /// The target could not be reached, or did not respond in time. A write may still take effect.
     Unreachable,
-    /// The target said no.
+    /// The target completed it with an error.
     Failed,
 }
 
@@ -85,10 +85,10 @@ pub enum IoFault {
 pub enum Action {
     /// These SSDs are of interest: connect to them, and report on them with [`Volume::on_ssd`].
     Ssds(Vec<(SsdId, SsdRecord)>),
-    /// Carry out an IO, and hand its end to [`Volume::on_io`].
+    /// Carry out an IO, and pass its result to [`Volume::on_io`].
     Io(Io),
-    /// Carry out an order, and hand the answer to [`Volume::on_reply`].
+    /// Carry out an order, and pass the reply to [`Volume::on_reply`].
     Order(OrderId, Order),
-    /// An operation has ended.
+    /// An operation has completed.
     Done(OpId, Outcome),
 }

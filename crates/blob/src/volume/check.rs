@@ -1,17 +1,17 @@
-//! Whether a block is the one that a layout asks for.
+//! Checks whether a block is the one that a layout requires.
 
 use super::phase::Identity;
 use crate::format::block;
 use crate::format::record::Layout;
 use crate::{FileId, Geometry};
 
-/// The block that a layout asks for.
+/// The block that a layout requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) index: u64,
     /// Offset in the file of its first byte.
     pub(crate) offset: u64,
-    /// Bytes of the file that it must have at least.
+    /// Least number of bytes of the file that it must contain.
     pub(crate) length: u64,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn wanted_blocks(layout: &Layout, extent: u64, geometry: &Geometry) -
     blocks.filter_map(|index| wanted(layout, index, payload)).collect()
 }
 
-/// The bytes of the file in a block, if it is the one that is wanted.
+/// The bytes of the file in a block, if it is the wanted one.
 pub(crate) fn open<'a>(
     identity: &Identity,
     file: FileId,
@@ -47,7 +47,8 @@ pub(crate) fn open<'a>(
     is_it.then(|| &payload[..wanted.length as usize])
 }
 
-/// Whether these bytes are the block with this index that was written to a file in an era, whatever bytes of the file it holds.
+/// Whether these bytes are the block with this index that was written to a file in an era, regardless of the bytes of
+/// the file in it.
 pub(crate) fn is_block(identity: &Identity, file: FileId, bytes: &[u8], index: u64, era: u32) -> bool {
     block::open(bytes).is_some_and(|(header, _)| {
         header.volume == identity.volume && header.file == file && header.index == index && header.era == era

@@ -1,4 +1,4 @@
-//! Time as it was last told, and the tasks that wait for a point in time.
+//! The current time as set by the caller, and the tasks that wait for a time.
 
 use crate::task::{Answer, Gate, Spawner};
 use std::cell::{Cell, RefCell};
@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{Instant, Nanos};
 
-/// See the module.
+/// The time and the timers of a volume; see the module.
 pub(crate) struct Clock {
     spawner: Spawner,
     now: Cell<Instant>,
     /// The lead of the wall clock over `now`.
     wall_ahead: Cell<Nanos>,
-    /// Timers of the same moment go off in the order in which they were set.
+    /// Timers of the same time fire in the order in which they were set.
     timers: RefCell<BTreeMap<(Instant, u64), Answer<()>>>,
     timers_set: Cell<u64>,
 }
@@ -32,18 +32,18 @@ impl Clock {
         self.now.get()
     }
 
-    /// The time is now `now`.
+    /// Sets the time to `now`.
     pub(crate) fn set_now(&self, now: Instant) {
         assert!(now >= self.now.get(), "time runs backwards");
         self.now.set(now);
     }
 
-    /// The time since 1970 at a moment.
+    /// Sets the wall clock: the time since 1970 at `now`.
     pub(crate) fn set_wall_clock(&self, now: Instant, since_1970: Nanos) {
         self.wall_ahead.set(Nanos(since_1970.0.saturating_sub(now.0)));
     }
 
-    /// The wall clock: as good as the same for all clients of a rack, which `now` is not.
+    /// The wall clock, which is almost the same on all clients of a rack; `now` is not.
     pub(crate) fn wall_clock(&self) -> Instant {
         self.now.get() + self.wall_ahead.get()
     }
@@ -67,7 +67,7 @@ impl Clock {
         self.sleep_until(self.now.get() + span).await;
     }
 
-    /// Lets the tasks at a gate look again at a point in time.
+    /// Lets the tasks at a gate check their conditions again at a point in time.
     pub(crate) fn notify_at(self: &Rc<Self>, at: Instant, gate: &Gate) {
         let (clock, gate) = (Rc::clone(self), gate.clone());
         self.spawner.spawn(async move {
@@ -76,7 +76,7 @@ impl Clock {
         });
     }
 
-    /// Wakes the task whose timer is due first. `false`: none is due.
+    /// Wakes the task whose timer is due first. Returns `false` if none is due.
     pub(crate) fn wake_next(&self) -> bool {
         let due = match self.timers.borrow_mut().first_entry() {
             Some(entry) if entry.key().0 <= self.now.get() => entry.remove(),

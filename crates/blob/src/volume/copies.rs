@@ -1,6 +1,6 @@
-//! The two copies of what a file has: written, flushed, read; and which of them lack something.
+//! Writes, flushes and reads of the two copies of a file's data; marks copies that lack data as stale.
 //!
-//! A write that fails on one SSD counts when the other copy has it and the journal says that this one is stale.
+//! A write that fails on one SSD succeeds if the other copy has it and the journal records this one as stale.
 //!
 //! Holds: `tests/worlds.rs`.
 
@@ -19,14 +19,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// See the module.
+/// The procedures on both copies; see the module.
 pub(crate) struct Copies {
     phase: Rc<Phase>,
     disks: Rc<Disks>,
     metadata: Rc<Metadata>,
     files: Rc<Files>,
     repair: Rc<RepairSignal>,
-    /// Copies that were marked stale.
+    /// Number of copies that were marked stale.
     stale: Cell<u64>,
 }
 
@@ -42,12 +42,12 @@ impl Copies {
         })
     }
 
-    /// Copies that were marked stale since the mount.
+    /// Number of copies that were marked stale since the mount.
     pub(crate) fn stale(&self) -> u64 {
         self.stale.get()
     }
 
-    /// Writes blocks of one micro blob to the copies that are good. A failure on one of them is recorded.
+    /// Writes blocks of one micro blob to the good copies. A failure of one of them is recorded.
     pub(crate) async fn write(&self, file: FileId, write: &UnitWrite) -> Result<(), Fault> {
         let UnitWrite { first, class, ref bytes, is_durable } = *write;
         let micro_blocks = self.phase.geometry().micro_blocks();
@@ -68,7 +68,7 @@ impl Copies {
         {
             return Err(*fault);
         }
-        // Another unit may have marked a copy stale meanwhile: then this one counts only if the copy that is left has it.
+        // Another unit may have marked a copy stale meanwhile. So the write must be on a copy that is still good.
         let good = self.metadata.good_copies(file, index);
         let is_held = copies.iter().zip(&ends).any(|(copy, end)| end.is_ok() && good.contains(copy));
         if !is_held {
@@ -90,7 +90,7 @@ impl Copies {
         Ok(())
     }
 
-    /// A copy lacks something. Never the last good copy.
+    /// Records that a copy lacks data. Never marks the last good copy.
     pub(crate) fn mark_stale(&self, file: FileId, extent: u64, side: u8) {
         let is_news = self.metadata.state().file(file).is_some_and(|entry| {
             entry.extents.get(extent as usize).is_some_and(|extent| extent.is_whole() && side < 2)
@@ -135,7 +135,7 @@ impl Copies {
             if sides.len() < good.len() {
                 self.mark_stale(file, extent, sides[0]);
             } else if sides.iter().all(|side| {
-                // Not reached is not lost: the next sync asks again.
+                // A copy that was not reached is not lost: the next sync flushes it again.
                 unflushed.iter().any(|(key, entry)| *key == (extent, *side) && ends[&entry.ssd].is_err())
             }) {
                 return Err(Fault::Unreachable);
@@ -146,7 +146,8 @@ impl Copies {
         self.files.with(file, |open| open.durability_mut().on_flushed(&unflushed))
     }
 
-    /// Blocks of one copy. Read twice before they are called damaged: a block may be written while it is read.
+    /// Reads blocks of one copy. Reads them twice before it reports them as damaged, because a block may be written
+    /// while it is read.
     pub(crate) async fn read(
         &self,
         file: FileId,

@@ -1,4 +1,4 @@
-//! The lease: how long this client may write.
+//! The lease, which limits the time in which this client may write.
 //!
 //! The store lets another client mount the volume when the lock's lease has run out. This client counts from the moment it
 //! *sent* the last renewal that succeeded, and stops a tenth of the time earlier. So it stops first, if clocks run equally
@@ -6,8 +6,8 @@
 //!
 //! ```text
 //!  valid ──deadline──► unsure ──renewed, or regained: no other client had it──────► valid
-//!                         └──── another client had it ──► fenced, for ever
-//! ```
+//!  valid ──deadline──► unsure ──renewed, or regained: no other client locked it────► valid
+//!                         └──── another client locked it ──► fenced, for ever
 //!
 //! Holds: nothing is acknowledged after the deadline (the fencer in `tests/worlds.rs`).
 
@@ -22,7 +22,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{Instant, Nanos};
 
-/// See the module.
+/// The lease of a mount; see the module.
 pub(crate) struct Lease {
     settings: Rc<Settings>,
     clock: Rc<Clock>,
@@ -31,15 +31,16 @@ pub(crate) struct Lease {
     lock: RefCell<Option<Lock>>,
     deadline: Cell<Instant>,
     is_fenced: Cell<bool>,
-    /// Renew at once.
+    /// Whether to renew at once.
     is_urgent: Cell<bool>,
     gate: Gate,
-    /// Tasks that have to learn that this client is fenced.
+    /// Notified when this client is fenced.
     fenced: Gate,
 }
 
 impl Lease {
-    /// No lease yet. Tasks that wait at the gate `fenced` look again when another client has the volume.
+    /// Without a lease yet. Tasks that wait at the gate `fenced` are notified when another client has locked the
+    /// volume.
     pub(crate) fn new(
         settings: Rc<Settings>,
         clock: Rc<Clock>,
@@ -61,24 +62,24 @@ impl Lease {
         })
     }
 
-    /// The span after sending a renewal in which this client may write.
+    /// The time after sending a renewal in which this client may write.
     fn span(&self) -> Nanos {
         Nanos(self.settings.ttl.0 / 10 * 9)
     }
 
-    /// A call that was sent at `sent` gave or renewed the lease.
+    /// Notes that a call, sent at `sent`, has granted or renewed the lease.
     pub(crate) fn on_granted(&self, sent: Instant, lock: Lock) {
         *self.lock.borrow_mut() = Some(lock);
         self.deadline.set(sent + self.span());
         self.gate.notify();
     }
 
-    /// The lock, as the store last gave it.
+    /// The lock as last granted by the store.
     pub(crate) fn lock(&self) -> Result<Lock, Fault> {
         self.lock.borrow().clone().ok_or(Fault::NotMounted)
     }
 
-    /// The mount is over.
+    /// Wakes the waiting tasks at the end of the mount.
     pub(crate) fn stop(&self) {
         self.gate.notify();
     }
@@ -99,7 +100,7 @@ impl Lease {
         }
     }
 
-    /// Whether this client may write and acknowledge. Waits if that is not sure now.
+    /// Waits until it is certain whether this client may write and acknowledge, and fails if it may not.
     pub(crate) async fn may_write(&self) -> Result<(), Fault> {
         if let Some(answer) = self.decision() {
             return answer;
@@ -110,7 +111,7 @@ impl Lease {
         self.gate.wait(|| self.decision().or_else(unsure)).await
     }
 
-    /// Asks the store for something that needs the lock. Tries again as long as this client may write.
+    /// Sends an order that needs the lock. Tries again as long as this client may write.
     pub(crate) async fn order(&self, order: impl Fn(Lock) -> Order) -> Result<Reply, Fault> {
         loop {
             self.may_write().await?;
@@ -140,7 +141,7 @@ impl Lease {
         self.fenced.notify();
     }
 
-    /// Renews the lease until the volume is unmounted or another client has it.
+    /// Renews the lease until the volume is unmounted or locked by another client.
     pub(crate) async fn keep(self: Rc<Self>) {
         let mut pause = Nanos(self.settings.ttl.0 / 3);
         loop {

@@ -1,31 +1,31 @@
-//! The volume's metadata in memory, as all parts see it.
+//! The volume's metadata in memory, shared by all parts.
 
 use super::state::{Effects, File, Misfit, State};
 use crate::format::record::Record;
 use crate::{FileId, Place};
 use std::cell::{Ref, RefCell};
 
-/// See the module.
+/// The shared metadata; see the module.
 #[derive(Default)]
 pub(crate) struct Metadata(RefCell<State>);
 
 impl Metadata {
-    /// The state. Not to be held while something is awaited.
+    /// The state. Must not be held across an await.
     pub(crate) fn state(&self) -> Ref<'_, State> {
         self.0.borrow()
     }
 
-    /// A mount has found this state.
+    /// Sets the state that a mount has found.
     pub(crate) fn set(&self, found: State) {
         *self.0.borrow_mut() = found;
     }
 
-    /// Carries a record out. `micro_blocks`: blocks of a micro blob.
+    /// Applies a record. `micro_blocks` is the number of blocks of a micro blob.
     pub(crate) fn apply(&self, record: &Record, micro_blocks: u64) -> Result<Effects, Misfit> {
         self.0.borrow_mut().apply(record, micro_blocks)
     }
 
-    /// A mount has found that a copy lacks something. Never the last good copy.
+    /// Marks a copy that lacks data, as found by a mount. Never marks the last good copy.
     pub(crate) fn find_stale(&self, file: FileId, extent: usize, side: usize) {
         self.0.borrow_mut().find_stale(file, extent, side);
     }
@@ -45,7 +45,7 @@ impl Metadata {
         self.state().file(file).map(|entry| entry.extents.len() as u64)
     }
 
-    /// The copies of a micro blob that have everything, and where they are.
+    /// The complete copies of a micro blob, with their places.
     pub(crate) fn good_copies(&self, file: FileId, extent: u64) -> Vec<(u8, Place)> {
         let state = self.state();
         let extent = state.file(file).and_then(|entry| entry.extents.get(extent as usize));

@@ -1,20 +1,21 @@
-//! A mounted volume: a state machine that turns requests into IOs and orders, and their ends into outcomes.
+//! A mounted volume: a state machine that turns requests into IOs and orders, and their results into outcomes.
 //!
 //! ```text
 //!   submit(op, request) ┐                                ┌─► Action::Io, Action::Order: to be carried out
 //!   on_io, on_reply     ├─► tasks run until they wait ───┼─► Action::Done: the outcome of an operation
-//!   on_time, on_ssd     ┘                                └─► next_timer: when to come back
+//!   on_time, on_ssd     ┘                                └─► next_timer: the time for the next on_time
 //! ```
 //!
-//! *Parts* own what a volume knows: their fields are private, and a part holds the parts that it may use. *Procedures* (append, read, mount,
-//! ...) are made of the parts that they need, so the type of a procedure says what it can touch.
+//! *Parts* own the state of a volume: their fields are private, and a part holds the parts that it may use.
+//! *Procedures* (append, read, mount, ...) are made of the parts that they need, so the type of a procedure shows which
+//! state it can touch.
 //!
 //! ```text
 //!  Parts
 //!   ├─ Clock        time, timers                                            clock
 //!   ├─ Outbox       actions; Orders: those that wait for the store          outbox
 //!   ├─ Phase        identity, mounted, over                                 phase
-//!   ├─ Lease        until when this client may write                        lease
+//!   ├─ Lease        the time in which this client may write                 lease
 //!   ├─ Disks        SSDs, IOs in flight, epochs, flushes, steering          disks/
 //!   ├─ Metadata     names, files, extents in memory                         metadata, state
 //!   ├─ Journal      the same on two SSDs                                    journal/
@@ -27,7 +28,7 @@
 //!   ├─ Appender, Sender, Extents, Syncer, Layouts                           write/
 //!   ├─ Reader       which copy, and the other one if it is wrong            read
 //!   ├─ Repairer, Copier, Scrubber                                           repair/
-//!   ├─ Rack         which SSDs there are                                    rack
+//!   ├─ Rack         the SSDs that exist                                     rack
 //!   └─ Mounter, MetadataFinder, EndFinder                                   mount/
 //! ```
 //!
@@ -75,7 +76,7 @@ use service::Service;
 use std::rc::Rc;
 use units::{Instant, Nanos};
 
-/// A volume of this client.
+/// A volume of this client; see the module.
 pub struct Volume {
     parts: Parts,
     service: Rc<Service>,
@@ -83,7 +84,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// A volume that is not mounted yet.
+    /// Creates a volume that is not mounted yet.
     pub fn new(settings: Settings) -> Volume {
         let tasks = Tasks::default();
         let parts = Parts::new(settings, tasks.spawner());
@@ -91,7 +92,8 @@ impl Volume {
         Volume { parts, service, tasks }
     }
 
-    /// The time since 1970 at this moment: for the times of files, and for what the clients of a rack do at the same time.
+    /// Sets the wall clock: the time since 1970 at `now`. It gives the times of files, and lets the clients of a rack
+    /// do the same at the same time.
     pub fn set_wall_clock(&mut self, now: Instant, since_1970: Nanos) {
         self.parts.clock.set_wall_clock(now, since_1970);
     }
@@ -107,21 +109,21 @@ impl Volume {
         self.tasks.run();
     }
 
-    /// An IO has ended, on the connection of this epoch. A read has its bytes.
+    /// Takes the result of an IO, which ended on the connection of this epoch. For a read it has the bytes.
     pub fn on_io(&mut self, now: Instant, id: IoId, epoch: u64, result: Result<Vec<u8>, IoFault>) {
         self.parts.clock.set_now(now);
         self.parts.disks.on_io(id, epoch, result);
         self.tasks.run();
     }
 
-    /// The metadata store has answered.
+    /// Takes the reply of the metadata store.
     pub fn on_reply(&mut self, now: Instant, id: OrderId, reply: Result<Reply, OrderError>) {
         self.parts.clock.set_now(now);
         self.parts.orders.on_reply(id, reply);
         self.tasks.run();
     }
 
-    /// An SSD can be reached, or not any more. The epoch grows with every new connection.
+    /// Notes that an SSD can be reached, or not any more. The epoch grows with every new connection.
     pub fn on_ssd(&mut self, now: Instant, ssd: SsdId, is_up: bool, epoch: u64) {
         self.parts.clock.set_now(now);
         let is_back = self.parts.disks.on_reach(ssd, is_up, epoch);
@@ -132,12 +134,12 @@ impl Volume {
         self.tasks.run();
     }
 
-    /// The switch in front of an SSD gives this credit, and says whether the SSD is slow.
+    /// Takes the report of the switch in front of an SSD: the credit, and whether the SSD is slow.
     pub fn on_told(&mut self, ssd: SsdId, credit: Option<u32>, slow: Option<Slow>) {
         self.parts.disks.on_told(ssd, credit, slow);
     }
 
-    /// It is now `now`.
+    /// Advances the time to `now`.
     pub fn on_time(&mut self, now: Instant) {
         self.parts.clock.set_now(now);
         while self.parts.clock.wake_next() {
@@ -145,7 +147,7 @@ impl Volume {
         }
     }
 
-    /// When `on_time` is to be called next.
+    /// The time for the next call of `on_time`.
     pub fn next_timer(&self) -> Option<Instant> {
         self.parts.clock.next_timer()
     }
@@ -155,7 +157,7 @@ impl Volume {
         self.parts.outbox.pop()
     }
 
-    /// Another client has the volume: nothing will be acknowledged any more.
+    /// Whether another client has locked the volume: then nothing is acknowledged any more.
     pub fn is_fenced(&self) -> bool {
         self.parts.lease.is_fenced()
     }

@@ -1,4 +1,4 @@
-//! Names: directories, files, links. Every change is one record, and is on the SSDs when it is acknowledged.
+//! Names: directories, files, links. Every change is one record, which is on the SSDs before it is acknowledged.
 
 use super::clock::Clock;
 use super::files::{Files, HandleId};
@@ -13,7 +13,7 @@ use crate::format::record::Record;
 use crate::{Fault, FileId};
 use std::rc::Rc;
 
-/// Longest name with all its directories.
+/// Maximum length of a name with all its directories.
 const PATH_MAX: usize = 1024;
 
 /// A path without empty parts and dots: `/db//./x` is `db/x`, `/` is the empty path.
@@ -28,7 +28,7 @@ pub fn normal(path: &str) -> Result<String, Fault> {
     Ok(parts.join("/"))
 }
 
-/// See the module.
+/// The procedures on names; see the module.
 pub(crate) struct Names {
     clock: Rc<Clock>,
     lease: Rc<Lease>,
@@ -70,7 +70,7 @@ impl Names {
         }
     }
 
-    /// Records a change and waits until a crash of this client does not lose it.
+    /// Records a change and waits until it survives a crash of this client.
     async fn change(&self, record: Record) -> Result<(), Fault> {
         self.lease.may_write().await?;
         let lsn = self.files.record(&record);
@@ -78,7 +78,7 @@ impl Names {
         self.lease.may_write().await
     }
 
-    /// A new file to write to, even if the name exists. Handles of the old one keep it.
+    /// Creates a file and opens it for writing, even if the name exists. Handles of the old file keep that.
     pub(crate) async fn create(&self, path: &str) -> Result<HandleId, Fault> {
         let path = normal(path)?;
         self.lease.may_write().await?;
@@ -104,7 +104,7 @@ impl Names {
         }
     }
 
-    /// A file to append to; made if there is none.
+    /// Opens a file to append to; creates it if it does not exist.
     pub(crate) async fn reopen(&self, path: &str) -> Result<HandleId, Fault> {
         match self.file_at(&normal(path)?) {
             Ok(file) => {
@@ -150,7 +150,7 @@ impl Names {
         self.change(Record::Unlink { path }).await
     }
 
-    /// A further name for a file.
+    /// Gives a file a further name.
     pub(crate) async fn link(&self, from: &str, to: &str) -> Result<(), Fault> {
         let (from, to) = (normal(from)?, normal(to)?);
         let file = self.file_at(&from)?;
@@ -209,7 +209,7 @@ impl Names {
         }
     }
 
-    /// All changes of names so far survive power losses.
+    /// Makes all changes of names so far survive power losses.
     pub(crate) async fn sync_names(&self) -> Result<(), Fault> {
         self.journal.durable(self.journal.appended()).await?;
         self.lease.may_write().await

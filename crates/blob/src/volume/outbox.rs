@@ -1,4 +1,4 @@
-//! Actions for the outside, and the orders among them that the metadata store has not answered.
+//! Actions for the outside, and the orders among them that wait for a reply of the metadata store.
 
 use super::{Action, OrderId};
 use crate::catalog::{Order, OrderError, Reply};
@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// Actions to be carried out outside, oldest first.
+/// The actions to be carried out outside, oldest first.
 #[derive(Default)]
 pub(crate) struct Outbox(RefCell<VecDeque<Action>>);
 
@@ -21,7 +21,7 @@ impl Outbox {
     }
 }
 
-/// Orders on their way to the metadata store.
+/// The orders in flight to the metadata store.
 pub(crate) struct Orders {
     outbox: Rc<Outbox>,
     sent: Cell<u64>,
@@ -33,7 +33,7 @@ impl Orders {
         Rc::new(Orders { outbox, sent: Cell::default(), waiting: RefCell::default() })
     }
 
-    /// Asks the metadata store, and waits for its answer.
+    /// Sends an order to the metadata store, and waits for the reply.
     pub(crate) async fn send(&self, order: Order) -> Result<Reply, OrderError> {
         self.sent.set(self.sent.get() + 1);
         let (id, answer) = (OrderId(self.sent.get()), Answer::new());
@@ -42,7 +42,7 @@ impl Orders {
         answer.await
     }
 
-    /// The metadata store has answered.
+    /// Takes the reply of the metadata store.
     pub(crate) fn on_reply(&self, id: OrderId, reply: Result<Reply, OrderError>) {
         let answer = self.waiting.borrow_mut().remove(&id);
         answer.expect("an order is answered once").give(reply);

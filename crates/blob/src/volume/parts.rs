@@ -1,4 +1,4 @@
-//! The parts that own what a volume knows. Procedures are made of those that they need.
+//! The parts that own the state of a volume. Each procedure holds those that it needs.
 
 use super::Settings;
 use super::clock::Clock;
@@ -14,7 +14,7 @@ use super::space::Space;
 use crate::task::{Gate, Spawner};
 use std::rc::Rc;
 
-/// See the module.
+/// All parts of a volume; see the module.
 pub(crate) struct Parts {
     pub(crate) settings: Rc<Settings>,
     pub(crate) spawner: Spawner,

@@ -1,4 +1,4 @@
-//! The phase of a mount, and the volume that it is of.
+//! The phase of a mount, and the identity of its volume.
 //!
 //! ```text
 //!   new ──lock, generation──► begun ──metadata found, checkpoint──► mounted ──unmount, or the mount failed──► over
@@ -7,7 +7,7 @@
 use crate::{Generation, Geometry, VolumeId};
 use std::cell::Cell;
 
-/// The volume, and which of its mounts this is.
+/// The volume, and the number of the mount.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub(crate) volume: VolumeId,
@@ -15,7 +15,7 @@ pub(crate) struct Identity {
     pub(crate) generation: Generation,
 }
 
-/// See the module.
+/// The phase; see the module.
 #[derive(Default)]
 pub(crate) struct Phase {
     identity: Cell<Option<Identity>>,
@@ -24,7 +24,7 @@ pub(crate) struct Phase {
 }
 
 impl Phase {
-    /// The volume is locked for this mount.
+    /// Begins the mount: the volume is locked for it.
     pub(crate) fn begin(&self, identity: Identity) {
         self.identity.set(Some(identity));
     }
@@ -42,7 +42,7 @@ impl Phase {
         self.is_mounted.get()
     }
 
-    /// Background tasks end.
+    /// Whether the mount is over, so that background tasks must end.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.get()
     }

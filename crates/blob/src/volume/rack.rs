@@ -1,4 +1,4 @@
-//! The SSDs of the rack: which there are, and where, as the metadata store knows.
+//! The SSDs of the rack and their addresses, as recorded in the metadata store.
 
 use super::clock::Clock;
 use super::disks::Disks;
@@ -13,12 +13,12 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use units::Nanos;
 
-/// While an SSD is away the store is asked where it is after this time, then after twice, four times as long and so on.
+/// First pause before the store is asked for the address of an SSD that is away; it doubles with each further request.
 const LOOK_SOON: Nanos = Nanos::secs(2);
-/// The longest time between two looks, and that while all can be reached: there may be new ones.
+/// Maximum pause between two requests, and the pause while all SSDs can be reached: there may be new ones.
 const LOOK_SELDOM: Nanos = Nanos::secs(60);
 
-/// See the module.
+/// The procedure that keeps the list of SSDs up to date; see the module.
 pub(crate) struct Rack {
     settings: Rc<Settings>,
     clock: Rc<Clock>,
@@ -42,7 +42,7 @@ impl Rack {
         })
     }
 
-    /// Tells the outside which SSDs there are, and waits until those of the volume are up, or for a while.
+    /// Reports the SSDs to the outside, and waits until those of the volume are up, but at most for `connect_patience`.
     pub(crate) async fn meet(&self, acquired: &Acquired) {
         self.know(acquired.ssds.iter().map(|ssd| (ssd.id, ssd.record.clone())).collect());
         let needed: BTreeSet<SsdId> = acquired.owned.iter().map(|mega| mega.ssd).collect();
@@ -54,7 +54,7 @@ impl Rack {
         away.for_each(|ssd| self.disks.note_away(ssd));
     }
 
-    /// These SSDs exist.
+    /// Sets the SSDs that exist.
     fn know(&self, ssds: Vec<(SsdId, SsdRecord)>) {
         self.space.know(&ssds);
         let domains: Vec<_> = ssds.iter().map(|(ssd, record)| (*ssd, record.domain.clone())).collect();
@@ -62,7 +62,7 @@ impl Rack {
         self.outbox.push(Action::Ssds(ssds));
     }
 
-    /// Looks for SSDs that are new, and for where those are that cannot be reached, until the volume is unmounted.
+    /// Asks for new SSDs, and for new addresses of those that cannot be reached, until the volume is unmounted.
     pub(crate) async fn keep(self: Rc<Self>) {
         let is_any_away = || self.disks.is_any_away();
         let mut pause = LOOK_SOON;
@@ -75,12 +75,12 @@ impl Rack {
                 return;
             }
             if self.clock.now() < at {
-                // It has gone just now; most come back where they were.
+                // An SSD has just become unreachable; most come back at the same address.
                 pause = LOOK_SOON;
                 continue;
             }
             pause = Nanos(pause.0 * 2).min(LOOK_SELDOM);
-            // A store that does not answer is asked again next time.
+            // If the store does not reply, it is asked again next time.
             if let Ok(Reply::Ssds(ssds)) = self.orders.send(Order::Look).await {
                 self.know(ssds.into_iter().map(|ssd| (ssd.id, ssd.record)).collect());
             }

@@ -1,9 +1,10 @@
-//! Reading: which blocks, which copy, and what to do when a block is wrong.
+//! Reading: the choice of blocks and copies, and the handling of wrong blocks.
 //!
-//! All pieces of a read are on their way at the same time. The steering chooses a copy for each. If that cannot be reached,
-//! or a block is not the one that was written, the other copy is read; a copy that has wrong bytes where the other has the
-//! right ones is marked stale, and repaired later. If neither has them, the read fails: no made-up data.
-//! If neither can be reached, the read waits until an SSD is back, for as long as the volume's patience: RocksDB takes an error for worse than a delay.
+//! All pieces of a read are in flight at the same time. The steering chooses a copy for each. If that cannot be
+//! reached, or a block is not the one that was written, the other copy is read. A copy that has wrong bytes where the
+//! other has the right ones is marked stale, and repaired later. If neither has the right bytes, the read fails and
+//! returns no data. If neither can be reached, the read waits until an SSD is back, for as long as the volume's
+//! patience, because RocksDB handles a delay better than an error.
 //!
 //! Holds: `tests/worlds.rs`, `tests/faults.rs`.
 
@@ -23,7 +24,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use units::Nanos;
 
-/// News of an SSD that has gone come within this time after the read that failed.
+/// Time after a failed read within which the SSD is reported as unreachable.
 const NEWS: Nanos = Nanos::millis(10);
 
 /// Consecutive blocks of one micro blob.
@@ -35,7 +36,7 @@ struct Piece {
     blocks: Vec<Wanted>,
 }
 
-/// See the module.
+/// The procedure of reading; see the module.
 pub(crate) struct Reader {
     settings: Rc<Settings>,
     clock: Rc<Clock>,
@@ -45,7 +46,7 @@ pub(crate) struct Reader {
     files: Rc<Files>,
     copies: Rc<Copies>,
     syncer: Rc<Syncer>,
-    /// Reads that found wrong bytes in a copy.
+    /// Number of reads that found wrong bytes in a copy.
     corrupt: Cell<u64>,
 }
 
@@ -64,12 +65,12 @@ impl Reader {
         })
     }
 
-    /// Reads since the mount that found wrong bytes in a copy.
+    /// Number of reads since the mount that found wrong bytes in a copy.
     pub(crate) fn corrupt(&self) -> u64 {
         self.corrupt.get()
     }
 
-    /// Bytes of a file; fewer than asked for only at its end.
+    /// Reads bytes of a file; returns fewer only at its end.
     pub(crate) async fn read(
         &self,
         file: FileId,
@@ -128,7 +129,7 @@ impl Reader {
         })
     }
 
-    /// If neither copy has all blocks of a piece, each block is looked for by itself.
+    /// Reads a piece. If neither copy has all of its blocks, reads each block by itself.
     async fn read_piece_or_blocks(&self, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
         let result = self.read_piece(file, piece).await;
         if result != Err(Fault::Corrupt) || piece.blocks.len() == 1 {
@@ -142,7 +143,8 @@ impl Reader {
         Ok(payloads)
     }
 
-    /// A repair may move a copy, and its old place may be reused, while it is read: then its new place is read.
+    /// Reads a piece from either copy. A repair may move a copy meanwhile, and its old place may be reused: then the
+    /// new place is read.
     async fn read_piece(&self, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
         let give_up = self.clock.now() + self.settings.patience;
         let mut has_paused = false;
@@ -161,7 +163,7 @@ impl Reader {
             if has_paused || result == Err(Fault::Corrupt) || self.clock.now() >= give_up {
                 return result;
             }
-            // That an SSD has gone may be known a little later than that a read failed.
+            // The SSD may be reported as unreachable a little later than the read fails.
             self.clock.sleep(NEWS).await;
             has_paused = true;
         }

@@ -1,9 +1,9 @@
-//! Tells the repair that there is something to repair.
+//! Notifies the repair of copies to repair.
 
 use crate::task::Gate;
 use std::cell::Cell;
 
-/// See the module.
+/// The signal; see the module.
 #[derive(Default)]
 pub(crate) struct RepairSignal {
     is_set: Cell<bool>,
@@ -11,18 +11,18 @@ pub(crate) struct RepairSignal {
 }
 
 impl RepairSignal {
-    /// There is something to repair.
+    /// Notifies the repair.
     pub(crate) fn set(&self) {
         self.is_set.set(true);
         self.gate.notify();
     }
 
-    /// A repair begins.
+    /// Clears the signal, when a repair begins.
     pub(crate) fn clear(&self) {
         self.is_set.set(false);
     }
 
-    /// Waits until there is something to repair, or `is_due` says so.
+    /// Waits until the signal is set or `is_due` returns true.
     pub(crate) async fn wait(&self, is_due: impl Fn() -> bool) {
         self.gate.wait(|| (self.is_set.get() || is_due()).then_some(())).await;
     }

@@ -6,24 +6,25 @@ use crate::{Fault, FileId};
 /// A request of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Mount the volume. Must be the first request, and end before the next.
+    /// Mount the volume. Must be the first request, and complete before the next.
     Mount,
-    /// A new file to write to; takes the name from the one that has it.
+    /// Create a file and open it for writing. If a file has this name already, the name passes to the new one.
     Create {
         /// Its name.
         path: String,
     },
-    /// A file to append to; made if there is none.
+    /// Open a file to append to; create it if it does not exist.
     Reopen {
         /// Its name.
         path: String,
     },
-    /// A file to read.
+    /// Open a file to read.
     Open {
         /// Its name.
         path: String,
     },
-    /// Append bytes. They may wait in buffers. Later requests come behind them and find them, also if this one has not ended yet.
+    /// Append bytes. They may wait in buffers. Later requests are ordered after this one and see its bytes, even if it
+    /// has not completed yet.
     Append {
         /// The file.
         handle: HandleId,
@@ -56,7 +57,7 @@ pub enum Request {
         /// The size.
         size: u64,
     },
-    /// Close a handle, flushed.
+    /// Close a handle, after a flush.
     Close {
         /// The handle.
         handle: HandleId,
@@ -72,12 +73,12 @@ pub enum Request {
         /// Its urgency.
         class: Class,
     },
-    /// The size, with what waits in buffers.
+    /// Get the size, including bytes in buffers.
     Size {
         /// The file.
         handle: HandleId,
     },
-    /// Give a file or directory another name; replaces the file that has it.
+    /// Give a file or directory another name. If a file has this name already, it loses it.
     Rename {
         /// The old name.
         from: String,
@@ -106,7 +107,7 @@ pub enum Request {
         /// Its name.
         path: String,
     },
-    /// The names in a directory.
+    /// List the names in a directory.
     List {
         /// The directory.
         path: String,
@@ -116,7 +117,7 @@ pub enum Request {
         /// The name.
         path: String,
     },
-    /// Bytes that files may still take.
+    /// Get the number of bytes that files may still take.
     Free,
     /// Make all changes of names survive power losses of the targets.
     SyncNames,
@@ -133,7 +134,7 @@ pub enum Request {
 /// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is done.
+    /// The request succeeded.
     Done,
     /// To `Create`, `Reopen`, `Open`.
     Opened {
@@ -154,39 +155,40 @@ pub enum Outcome {
     Report(Report),
     /// To `Show`.
     Shown(Box<Shown>),
-    /// It failed.
+    /// The request failed.
     Failed(Fault),
 }
 
 /// The file or directory of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// A directory.
+    /// Whether it is a directory.
     pub is_dir: bool,
-    /// The file. Two names with the same one are the same file.
+    /// The file. Two names with the same identifier are the same file.
     pub file: FileId,
-    /// Bytes, with what waits in buffers.
+    /// Size in bytes, including bytes in buffers.
     pub size: u64,
-    /// Names of the file.
+    /// Number of names of the file.
     pub links: u32,
     /// When it was last changed: seconds since 1970.
     pub time: u64,
 }
 
-/// The findings of a repair or scrub.
+/// The results of a repair or scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Blocks read and checked, both copies counted.
     pub checked: u64,
-    /// Blocks that were not as they had been written.
+    /// Blocks that differed from the data written.
     pub corrupt: u64,
     /// Micro blobs of which a copy was replaced.
     pub repaired: u64,
-    /// Micro blobs that still have one good copy only, and the metadata if it has: no space, or their SSDs cannot be reached.
+    /// Micro blobs that still have only one good copy, plus one for the metadata in the same case: no space, or their
+    /// SSDs cannot be reached.
     pub left: u64,
     /// Micro blobs without any good copy.
     pub lost: u64,
-    /// Micro blobs with a good copy on an SSD that cannot be reached now, and so could not be checked.
+    /// Micro blobs with a good copy on an SSD that cannot be reached now, so that it could not be checked.
     pub away: u64,
 }
 
@@ -197,7 +199,7 @@ pub struct Counters {
     pub checkpoints: u64,
     /// Copies of the metadata that missed a write.
     pub metadata_copies_lost: u64,
-    /// Micro blobs that were made with one copy.
+    /// Micro blobs that were allocated with one copy.
     pub degraded_extents: u64,
     /// Copies of micro blobs that were marked stale.
     pub stale_copies: u64,
@@ -222,9 +224,9 @@ pub struct Shown {
     pub lost: u64,
     /// Copies of the metadata.
     pub metadata_copies: u64,
-    /// SSDs that this client reaches.
+    /// Number of SSDs that this client reaches.
     pub ssds_up: u64,
-    /// Micro blobs that are in use and that are free in the volume's mega blobs.
+    /// Number of micro blobs in use, and of free ones in the volume's mega blobs.
     pub micros: (usize, usize),
     /// Counts since the mount.
     pub counters: Counters,

@@ -1,4 +1,4 @@
-//! Carries out requests: which procedure serves which, and how they are put together.
+//! Carries out requests: maps each to its procedure, and puts the procedures together.
 
 use super::copies::Copies;
 use super::files::Files;
@@ -18,7 +18,7 @@ use super::{Counters, Outcome, Request, Shown};
 use crate::{Fault, FileId};
 use std::rc::Rc;
 
-/// See the module.
+/// All procedures of a volume; see the module.
 pub(crate) struct Service {
     phase: Rc<Phase>,
     metadata: Rc<Metadata>,

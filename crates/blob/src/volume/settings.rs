@@ -8,30 +8,31 @@ use units::{Bytes, Nanos};
 pub struct Settings {
     /// Name of the volume.
     pub name: String,
-    /// The client, for people to read; unique among all mounts.
+    /// The client, for people; unique among all mounts.
     pub who: String,
-    /// The time for which the volume stays locked when this client dies. The client itself stops a tenth earlier.
+    /// Time for which the volume stays locked after this client dies. The client itself stops a tenth earlier.
     pub ttl: Nanos,
-    /// The time for which a mount waits while another client has the volume. After the crash of a client, `ttl` is enough.
+    /// Time for which a mount waits while another client has locked the volume. After the crash of a client, `ttl` is
+    /// enough.
     pub lock_patience: Nanos,
-    /// After an unclean end of the mount before, and after a failed write: how long a write that was given up may still be
-    /// on its way to an SSD. Space that it could hit is not used before.
+    /// After an unclean end of the previous mount, and after a failed write: the time in which an abandoned write may
+    /// still be in flight to an SSD. Space that it could hit is not used during this time.
     pub quarantine: Nanos,
-    /// The time for which an operation waits for a lease that cannot be renewed, or for space that is in quarantine; and a read or a mount for an SSD of which
-    /// it needs the only copy.
+    /// Time for which an operation waits for a lease that cannot be renewed, or for space in quarantine, and a read or
+    /// a mount for an SSD with the only copy that it needs.
     pub patience: Nanos,
-    /// The time for which a mount waits for SSDs that cannot be reached.
+    /// Time for which a mount waits for SSDs that cannot be reached.
     pub connect_patience: Nanos,
-    /// Bytes of one write to an SSD.
+    /// Maximum number of bytes of one write to an SSD.
     pub write_max: Bytes,
-    /// Bytes of one read from an SSD.
+    /// Maximum number of bytes of one read from an SSD.
     pub read_max: Bytes,
-    /// Bytes of one file that are on their way to SSDs; more wait.
+    /// Maximum number of bytes of one file in flight to SSDs; more wait.
     pub window: Bytes,
     /// The delay of freed space, so that many pieces are trimmed together.
     pub reclaim_delay: Nanos,
-    /// An SSD that cannot be reached for this time counts as gone: the micro blobs on it get another second copy, if there is a third target for it. Counted
-    /// from the mount at the earliest.
+    /// Time after which an SSD that cannot be reached counts as gone: the micro blobs on it get another second copy, if
+    /// there is a third target for it. Counted from the mount at the earliest.
     pub away_max: Nanos,
     /// The delay of a repair after an SSD came back or a copy was lost.
     pub repair_delay: Nanos,
@@ -40,7 +41,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A lease of 10 s, no wait for a volume that is in use, 30 s quarantine and patience, 10 min until an SSD is gone, writes and reads of 128 KiB.
+    /// The defaults: a lease of 10 s, no wait for a volume that is in use, 30 s quarantine and patience, 10 min until
+    /// an SSD counts as gone, writes and reads of 128 KiB.
     pub fn new(name: &str, who: &str) -> Settings {
         Settings {
             name: name.to_owned(),

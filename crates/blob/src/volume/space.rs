@@ -1,7 +1,7 @@
-//! Space: micro blobs for new data, and the way of freed ones back.
+//! Space: allocates micro blobs for new data, and recovers freed ones.
 //!
-//! A freed micro blob is used again only after the record that freed it is durable: until then a crash may bring the file
-//! back. Then it is trimmed, and only then handed out again.
+//! A freed micro blob is reused only after the record that freed it is durable, because until then a crash may bring
+//! the file back. It is trimmed before it is allocated again.
 //!
 //! ```text
 //!   freed ──record durable──► trimmed ──► free       (if the SSD failed a write or trim lately: in quarantine first)
@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use units::Instant;
 
-/// Wholly free mega blobs of each SSD that a volume keeps, so that it need not ask for new ones at once.
+/// Number of wholly free mega blobs of each SSD that a volume keeps, so that it need not request new ones at once.
 const MEGAS_KEPT: usize = 1;
 
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ struct Freed {
     lsn: Lsn,
 }
 
-/// See the module.
+/// The space of a volume; see the module.
 pub(crate) struct Space {
     settings: Rc<Settings>,
     clock: Rc<Clock>,
@@ -46,10 +46,10 @@ pub(crate) struct Space {
     freed: RefCell<Vec<Freed>>,
     is_reclaiming: Cell<bool>,
     is_taking: Cell<bool>,
-    /// The store is asked to give or take mega blobs.
+    /// Whether an order to take or give back mega blobs is in flight.
     is_ordering: Cell<bool>,
     gate: Gate,
-    /// Micro blobs that were made with one copy.
+    /// Number of micro blobs that were allocated with one copy.
     degraded: Cell<u64>,
 }
 
@@ -86,24 +86,24 @@ impl Space {
         })
     }
 
-    /// The volume is locked for this mount.
+    /// Begins the mount: the volume is locked for it.
     pub(crate) fn begin(&self, identity: Identity) {
         *self.pool.borrow_mut() = Pool::new(identity.geometry, identity.volume.0);
     }
 
-    /// These SSDs exist.
+    /// Sets the SSDs that exist.
     pub(crate) fn know(&self, ssds: &[(SsdId, SsdRecord)]) {
         let mega = self.phase.geometry().mega;
         let mut pool = self.pool.borrow_mut();
         for (ssd, record) in ssds {
-            // Mega blobs of another size are not for this volume, but those that it has are.
+            // The volume takes no new mega blobs of another size, but keeps those that it has.
             let fits = record.mega == mega;
             pool.add_ssd(*ssd, &record.domain, if fits { record.megas() } else { 0 });
             pool.set_up(*ssd, self.disks.is_up(*ssd));
         }
     }
 
-    /// An SSD can be reached, or not any more.
+    /// Notes that an SSD can be reached, or not any more.
     pub(crate) fn on_reach(&self, ssd: SsdId, is_up: bool) {
         self.pool.borrow_mut().set_up(ssd, is_up);
     }
@@ -124,24 +124,25 @@ impl Space {
         self.pool.borrow().has_pairs()
     }
 
-    /// Micro blobs that are in use and that are free in the volume's mega blobs.
+    /// Number of micro blobs in use, and of free ones in the volume's mega blobs.
     pub(crate) fn micros(&self) -> (usize, usize) {
         self.pool.borrow().count()
     }
 
-    /// Micro blobs that were made with one copy since the mount.
+    /// Number of micro blobs that were allocated with one copy since the mount.
     pub(crate) fn degraded(&self) -> u64 {
         self.degraded.get()
     }
 
-    /// The volume owns these mega blobs for data. Their micro blobs are free from `from` on, except those in `used`.
+    /// Adds mega blobs that the volume owns for data. Their micro blobs are free from `from` on, except those in
+    /// `used`.
     pub(crate) fn own(&self, megas: impl Iterator<Item = Mega>, used: &BTreeSet<Place>, from: Instant) {
         let mut pool = self.pool.borrow_mut();
         megas.for_each(|mega| pool.add_mega(mega, used, from));
     }
 
-    /// Takes a mega blob for a copy of the metadata, on a domain on which no copy is: one that the store still has, or an empty
-    /// one of this volume. Empty if there is none.
+    /// Takes a mega blob for a copy of the metadata, on a domain without a copy: one that the store still has, or an
+    /// empty one of this volume. Returns none if there is none.
     pub(crate) async fn take_elsewhere(&self, copies: &[Mega]) -> Result<Vec<Mega>, Fault> {
         let candidates: Vec<_> = {
             let pool = self.pool.borrow();
@@ -163,7 +164,7 @@ impl Space {
         Ok(own.into_iter().collect())
     }
 
-    /// Nothing refers to a place any more, as of a record.
+    /// Frees a place that nothing refers to any more, once this record is durable.
     pub(crate) fn free(&self, place: Place, lsn: Lsn) {
         self.freed.borrow_mut().push(Freed { place, lsn });
         self.gate.notify();
@@ -185,7 +186,7 @@ impl Space {
         }
     }
 
-    /// Reserves a place for a new copy, away from the other one.
+    /// Reserves a place for a new copy, on another domain than the other one.
     pub(crate) async fn reserve_copy(&self, other: Option<SsdId>) -> Result<Place, Fault> {
         match self.reserve_for(Purpose::Copy(other)).await? {
             Reserve::Single(place) => Ok(place),
@@ -197,7 +198,7 @@ impl Space {
         let give_up = self.clock.now() + self.settings.patience;
         let mut has_asked_again = false;
         loop {
-            // While another task takes mega blobs, wait for those.
+            // While another task takes mega blobs, wait for it.
             self.gate.wait(|| (!self.is_taking.get()).then_some(())).await;
             let now = self.clock.now();
             let data = match purpose {
@@ -226,7 +227,7 @@ impl Space {
                     } else if has_asked_again {
                         return Err(Fault::NoSpace);
                     } else {
-                        // The store had nothing left, but something may have been given back since, by this volume or by others.
+                        // The store had none left, but this volume or others may have given some back since.
                         let ssds: Vec<SsdId> = self.pool.borrow().ssds().collect();
                         ssds.into_iter().for_each(|ssd| self.pool.borrow_mut().set_exhausted(ssd, false));
                         has_asked_again = true;
@@ -236,8 +237,8 @@ impl Space {
         }
     }
 
-    /// Takes mega blobs, or gives them back, one order after the other. Else an order to take them back that is tried again because its
-    /// answer was lost could hit mega blobs that were given out in between.
+    /// Takes or gives back mega blobs, one order after the other. Otherwise, an order to give back that is retried
+    /// because its reply was lost could hit mega blobs that were taken in between.
     async fn order_megas(&self, order: impl Fn(Lock) -> Order) -> Result<Reply, Fault> {
         self.gate.wait(|| (!self.is_ordering.replace(true)).then_some(())).await;
         let result = self.lease.order(order).await;
@@ -263,8 +264,9 @@ impl Space {
         Ok(())
     }
 
-    /// Bytes that files may still take, as far as SSDs can be reached, and if no other volume takes what they have: a pair of micro blobs
-    /// on two domains for each block, or one on the only domain that is left. Places that wait to be trimmed do not count.
+    /// Number of bytes that files may still take, counting reachable SSDs only, and if no other volume takes their
+    /// space: a pair of micro blobs on two domains for each block, or one on the only domain that is left. Places that
+    /// wait to be trimmed do not count.
     pub(crate) async fn free_bytes(&self) -> Result<u64, Fault> {
         let Reply::Ssds(ssds) = self.lease.order(|_| Order::Look).await? else {
             unreachable!("Look is answered with SSDs")
@@ -281,7 +283,8 @@ impl Space {
         Ok(micros * geometry.micro_blocks() * geometry.payload())
     }
 
-    /// Makes freed space free, for as long as the volume is mounted, and gives back what it does not need: also what the mount before has left.
+    /// Recovers freed space, as long as the volume is mounted, and gives back mega blobs that the volume does not need,
+    /// including those of the previous mount.
     pub(crate) async fn keep(self: Rc<Self>) {
         loop {
             self.give_back().await;
@@ -296,16 +299,16 @@ impl Space {
                 return;
             }
             self.clock.sleep(self.settings.reclaim_delay).await;
-            // A failure is not lost: the space stays in the list.
+            // After a failure the space stays in the list.
             let _ = self.reclaim().await;
         }
     }
 
-    /// Gives mega blobs back that are wholly free, but for a few.
+    /// Gives back wholly free mega blobs, except a few.
     async fn give_back(&self) {
         let megas = self.pool.borrow_mut().take_idle(self.clock.now(), MEGAS_KEPT);
         if !megas.is_empty() {
-            // If this fails, they stay the volume's, and the next mount finds them.
+            // If this fails, the volume keeps them, and the next mount finds them.
             let _ = self.order_megas(|lock| Order::GiveBack { lock, megas: megas.clone() }).await;
         }
     }
@@ -326,7 +329,7 @@ impl Space {
         let micro = u64::from(self.phase.geometry().micro);
         for freed in &batch {
             let at = self.phase.geometry().byte_of(freed.place);
-            // Without a trim it is free as well.
+            // If the trim fails, the place is free as well.
             let _ = self.disks.trim(freed.place.ssd, at, micro).await;
             let from = self.disks.stray_until(freed.place.ssd).max(self.clock.now());
             self.pool.borrow_mut().release(freed.place, from);

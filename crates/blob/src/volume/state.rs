@@ -1,4 +1,4 @@
-//! A volume's metadata in memory: names, files, extents. Changed by records alone, so that a replay gives the same.
+//! A volume's metadata in memory: names, files, extents. Only records change it, so that a replay gives the same state.
 //!
 //! Holds: a snapshot rebuilds the state (`a_snapshot_rebuilds_the_state`).
 
@@ -13,16 +13,16 @@ pub(crate) enum Node {
     File(FileId),
 }
 
-/// One micro blob of a file, twice.
+/// One micro blob of a file, with its two copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) copies: Copies,
-    /// The copy lacks writes.
+    /// Whether each copy lacks writes.
     pub(crate) stale: [bool; 2],
 }
 
 impl Extent {
-    /// The copy, if it has everything.
+    /// The copy, if it is complete.
     pub(crate) fn good(&self, side: usize) -> Option<Place> {
         self.copies[side].filter(|_| !self.stale[side])
     }
@@ -39,16 +39,16 @@ pub(crate) struct File {
     pub(crate) extents: Vec<Extent>,
     /// The recorded layout, all of it durable.
     pub(crate) layout: Layout,
-    /// Nothing lies behind the recorded layout.
+    /// Whether no bytes are behind the recorded layout.
     pub(crate) is_sealed: bool,
 }
 
 /// Further effects of a record.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effects {
-    /// This file has no name any more.
+    /// The file that has lost its last name.
     pub(crate) unlinked: Option<FileId>,
-    /// Nothing refers to these any more.
+    /// The places that nothing refers to any more.
     pub(crate) freed: Vec<Place>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The meaning of a name. The directory of all others has the empty name.
+    /// The meaning of a name. The root directory has the empty name.
     pub(crate) fn node(&self, path: &str) -> Option<Node> {
         if path.is_empty() { Some(Node::Dir) } else { self.names.get(path).copied() }
     }
@@ -87,7 +87,7 @@ impl State {
         self.files.retain(|_, file| file.links > 0);
     }
 
-    /// A copy lacks something. Never the last good copy.
+    /// Marks a copy that lacks data. Never marks the last good copy.
     pub(crate) fn find_stale(&mut self, file: FileId, extent: usize, side: usize) {
         if let Some(entry) = self.files.get_mut(&file) {
             let extent = &mut entry.extents[extent];
@@ -97,7 +97,7 @@ impl State {
         }
     }
 
-    /// The names in a directory, without the directory's own.
+    /// The names in a directory, without that of the directory itself.
     pub(crate) fn children<'a>(&'a self, dir: &str) -> impl Iterator<Item = (&'a str, Node)> + 'a {
         let prefix = if dir.is_empty() { String::new() } else { format!("{dir}/") };
         let range = self.names.range(prefix.clone()..);
@@ -128,7 +128,7 @@ impl State {
         Ok((entry.links == 0).then_some(file))
     }
 
-    /// Carries a record out. `micro_blocks`: blocks of a micro blob.
+    /// Applies a record. `micro_blocks` is the number of blocks of a micro blob.
     ///
     /// Records about extents of a file that does not exist have no effect: the file was removed while it was open.
     pub(crate) fn apply(&mut self, record: &Record, micro_blocks: u64) -> Result<Effects, Misfit> {

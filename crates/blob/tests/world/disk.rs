@@ -1,4 +1,4 @@
-//! An SSD that forgets: what was written but not flushed may be lost, or torn, in a power loss.
+//! A simulated SSD on which a power loss may lose or tear unflushed writes.
 
 use rand::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -11,7 +11,7 @@ pub struct Disk {
     /// Earlier contents of each unflushed block, oldest version first; the first one is durable.
     unflushed: BTreeMap<u64, Vec<Vec<u8>>>,
     pub writes: u64,
-    /// Those of them that were durable at once.
+    /// Those of the writes that were durable at once.
     pub durable: u64,
     pub flushes: u64,
 }
@@ -37,7 +37,7 @@ impl Disk {
         blocks.flat_map(|block| self.get(block)).collect()
     }
 
-    /// A durable write takes the place of all versions that could come back.
+    /// A durable write replaces all versions that could come back.
     pub fn write(&mut self, at: u64, bytes: &[u8], durable: bool) {
         assert!((at as usize | bytes.len()).is_multiple_of(self.block), "a write of parts of blocks");
         self.writes += 1;
@@ -83,7 +83,7 @@ impl Disk {
         }
     }
 
-    /// Turns one bit of a block over, if the block was ever written.
+    /// Flips one bit of a block, if the block was ever written.
     pub fn corrupt(&mut self, block: u64, bit: usize) -> bool {
         let Some(bytes) = self.current.get_mut(&block) else { return false };
         bytes[bit / 8 % self.block] ^= 1 << (bit % 8);

@@ -21,13 +21,13 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Bytes, Instant, Nanos};
 
-/// Small sizes, so that every boundary is met often.
+/// Small sizes, so that runs often meet every boundary.
 pub const GEOMETRY: Geometry = Geometry { block: 128, micro: 512, mega: 131_072, slots: 4 };
 /// The name of the volume.
 pub const NAME: &str = "v";
-/// After this long without an answer, an IO has failed for the client.
+/// Time without a response after which an IO fails at the client.
 const IO_TIMEOUT: Nanos = Nanos::millis(20);
-/// The longest that an IO is on its way. Must be less than the quarantine.
+/// Maximum time that an IO is in flight. Must be less than the quarantine.
 const STRAY_MAX: Nanos = Nanos::millis(50);
 
 pub fn settings(who: &str) -> Settings {
@@ -57,14 +57,14 @@ enum Event {
         kind: IoKind,
         back: Nanos,
     },
-    /// Its end arrives at the client.
+    /// The result of an IO arrives at the client.
     IoEnd {
         client: ClientId,
         id: IoId,
         epoch: u64,
         result: Result<Vec<u8>, IoFault>,
     },
-    /// No end has arrived in time.
+    /// No result has arrived in time.
     Timeout {
         client: ClientId,
         id: IoId,
@@ -85,7 +85,7 @@ enum Event {
     Timer {
         client: ClientId,
     },
-    /// A client hears that an SSD is up or down.
+    /// A client learns that an SSD is up or down.
     Ssd {
         client: ClientId,
         ssd: SsdId,
@@ -123,7 +123,7 @@ pub struct Client {
     timer: Option<Instant>,
     next_op: u64,
     pub outcomes: BTreeMap<OpId, Outcome>,
-    /// Operations whose success is a promise.
+    /// Running operations that acknowledge a change if they succeed; `check_fencing` checks them.
     promises: BTreeSet<OpId>,
     /// The time at which the store let another client mount.
     pub superseded: Option<Instant>,
@@ -138,16 +138,16 @@ pub struct World {
     pub disks: BTreeMap<SsdId, Disk>,
     pub targets: Vec<Target>,
     pub store: ModelStore,
-    /// One of this number of store calls fails; 0: none.
+    /// One call of the store in this many fails; 0: none.
     pub store_odds: u32,
-    /// One of this number of IOs is on its way for long; 0: none.
+    /// One IO in this many is in flight for long; 0: none.
     pub stray_odds: u32,
     pub clients: Vec<Client>,
-    /// Reads of each class, and writes of each.
+    /// Number of reads and of writes, by class.
     pub reads: BTreeMap<Class, u64>,
     pub writes: BTreeMap<Class, u64>,
     pub handled: u64,
-    /// A trim leaves what was there, as SSDs may.
+    /// Whether trimmed blocks keep their contents, as they may on real SSDs.
     pub ignores_trims: bool,
     /// Read and write IOs issued, per kind of file: for counting tests.
     pub flushes: u64,
@@ -304,7 +304,7 @@ impl World {
             Event::IoEnd { client, id, epoch, result } => {
                 let this = &mut self.clients[client];
                 if this.ios.remove(&id) {
-                    // Nothing arrives over a connection that is gone.
+                    // A completion on a connection that is closed does not arrive.
                     let is_old = this.epochs.values().all(|current| *current != epoch);
                     let result = if is_old { Err(IoFault::Unreachable) } else { result };
                     if let Some(volume) = &mut this.volume {
@@ -314,7 +314,7 @@ impl World {
             }
             Event::Timeout { client, id, ssd } => {
                 if self.clients[client].ios.contains(&id) {
-                    // The client gives the connection up and makes a new one.
+                    // The client closes the connection and opens a new one.
                     self.reconnect(client, ssd);
                     let this = &mut self.clients[client];
                     this.ios.remove(&id);
@@ -368,7 +368,7 @@ impl World {
     fn arrive(&mut self, client: ClientId, id: IoId, ssd: SsdId, kind: IoKind, back: Nanos) {
         let epoch = self.clients[client].epochs.get(&ssd).copied().unwrap_or(0);
         if !self.is_linked(client, ssd) {
-            // It waits for an answer until the timeout.
+            // The client waits for a response until the timeout.
             return;
         }
         let disk = self.disks.get_mut(&ssd).expect("the SSD exists");
@@ -393,7 +393,7 @@ impl World {
         self.post(at, Event::IoEnd { client, id, epoch, result: Ok(result) });
     }
 
-    /// Carries out what a client wants.
+    /// Carries out the actions of a client.
     fn drain(&mut self, client: ClientId) {
         if self.clients[client].is_paused {
             return;
@@ -403,7 +403,7 @@ impl World {
             match action {
                 Action::Ssds(_) => {
                     self.clients[client].knows_ssds = true;
-                    // It is connected already with the SSDs that it knew.
+                    // The client is connected already to the SSDs that it knew.
                     let is_new = |ssd: &SsdId| !self.clients[client].epochs.contains_key(ssd);
                     let new: Vec<SsdId> = self.disks.keys().copied().filter(is_new).collect();
                     for ssd in new {
@@ -477,7 +477,7 @@ impl World {
         }
     }
 
-    /// The client's process is gone. Its messages may still arrive.
+    /// Kills the client's process. Its messages may still arrive.
     pub fn kill(&mut self, client: ClientId) {
         self.clients[client].volume = None;
         self.clients[client].ios.clear();
@@ -508,7 +508,7 @@ impl World {
         }
     }
 
-    /// The target is away, or back. It keeps what it has.
+    /// Makes a target unreachable, or reachable again. It keeps its data.
     pub fn set_up(&mut self, target: usize, is_up: bool) {
         if self.targets[target].is_up != is_up {
             self.targets[target].is_up = is_up;
@@ -516,7 +516,7 @@ impl World {
         }
     }
 
-    /// The target loses power and is back at once.
+    /// Makes a target lose power; it is back at once.
     pub fn lose_power(&mut self, target: usize) {
         for ssd in self.targets[target].ssds.clone() {
             let disk = self.disks.get_mut(&ssd).expect("the SSD exists");
@@ -525,7 +525,7 @@ impl World {
         self.relink(target);
     }
 
-    /// The network between a client and a target is cut, or mended.
+    /// Cuts or restores the network between a client and a target.
     pub fn cut(&mut self, client: ClientId, target: usize, is_cut: bool) {
         let cut = &mut self.clients[client].cut;
         if if is_cut { cut.insert(target) } else { cut.remove(&target) } {
@@ -555,7 +555,7 @@ impl World {
         assert_eq!(outcome, Outcome::Done, "{}", &text[..text.len().min(200)]);
     }
 
-    /// The whole file, by a new handle.
+    /// Reads the whole file by a new handle.
     pub fn contents(&mut self, client: ClientId, path: &str) -> Vec<u8> {
         let (handle, size) = self.open(client, path);
         let outcome =

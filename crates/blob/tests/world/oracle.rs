@@ -1,8 +1,8 @@
-//! The oracle: a naive model of what one thread of an application did, and what may be left of it after a crash.
+//! The oracle: a naive model of the operations of one application thread, and of the states that a crash may leave.
 //!
-//! Names change in order, so after a crash the directory is as it was after some prefix of the changes: at least those that
-//! were acknowledged (or, after a power loss, those before the last sync), at most all that were asked for. A file has the
-//! bytes that were appended, up to some length: at least what was flushed (synced), at most what was appended.
+//! Names change in order, so after a crash the directory has the state after some prefix of the changes: at least the
+//! acknowledged ones (or, after a power loss, those before the last sync), at most all requested ones. A file has the
+//! appended bytes up to some length: at least the flushed (synced) bytes, at most the appended ones.
 
 use std::collections::BTreeMap;
 
@@ -33,13 +33,13 @@ pub struct Length {
     pub synced: u64,
     /// Bytes that the application has appended.
     pub appended: u64,
-    /// The longest that it ever was.
+    /// The greatest length that the file ever had.
     pub longest: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
-    /// Names at the last time when all was checked.
+    /// The names at the last complete check.
     base: BTreeMap<String, u64>,
     changes: Vec<Change>,
     /// Number of changes that were acknowledged.
@@ -76,7 +76,7 @@ impl Oracle {
         self.after(self.changes.len())
     }
 
-    /// A change is asked for.
+    /// Notes a requested change.
     pub fn ask(&mut self, change: Change) {
         if let Change::Create(_, key) = change {
             self.lengths.insert(key, Length::default());
@@ -84,7 +84,7 @@ impl Oracle {
         self.changes.push(change);
     }
 
-    /// The last change was acknowledged.
+    /// Notes that the last change was acknowledged.
     pub fn acknowledge(&mut self) {
         self.acknowledged = self.changes.len();
     }
@@ -94,18 +94,18 @@ impl Oracle {
         self.acknowledged
     }
 
-    /// Number of changes until the file was there: a sync of the file makes these durable.
+    /// Number of changes up to the creation of the file: a sync of the file makes these durable.
     pub fn mark_of(&self, key: u64) -> usize {
         let made = |change: &Change| matches!(change, Change::Create(_, of) if *of == key);
         self.changes.iter().position(made).map_or(0, |position| position + 1)
     }
 
-    /// The changes before a mark survive power losses.
+    /// Notes that the changes before a mark survive power losses.
     pub fn is_durable(&mut self, mark: usize) {
         self.durable = self.durable.max(mark);
     }
 
-    /// Whether this may be left after a crash. `found`: names with the contents and an identity of the file.
+    /// Checks that a crash may leave this state. `found` has the names with the contents and an identity of the file.
     pub fn check(
         &self,
         found: &BTreeMap<String, (u64, Vec<u8>)>,
@@ -164,7 +164,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// These files are there now, and durable.
+    /// Starts from these files, which exist and are durable.
     pub fn rebase(&mut self, names: BTreeMap<String, u64>, found: &BTreeMap<String, (u64, Vec<u8>)>) {
         self.changes.clear();
         (self.acknowledged, self.durable) = (0, 0);

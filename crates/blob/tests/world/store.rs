@@ -1,4 +1,4 @@
-//! A metadata store that fails: calls get lost on the way there, or their answers on the way back.
+//! A metadata store that fails: calls get lost on the way there, or their replies on the way back.
 
 use blob::store::{Commit, Entry, LeaseId, ModelStore, Store, StoreError, Transaction};
 use rand::Rng;

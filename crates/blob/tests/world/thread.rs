@@ -26,14 +26,14 @@ pub struct Thread {
     pub directory: String,
     pub oracle: Oracle,
     doing: Option<(OpId, Doing)>,
-    /// Handles to write with.
+    /// Handles for writing.
     writers: BTreeMap<u64, u64>,
     readers: BTreeMap<u64, u64>,
     next_key: u64,
     has_directory: bool,
     pub is_stopped: bool,
     pub done: u64,
-    /// Faults that were seen.
+    /// Number of faults seen, by name.
     pub faults: BTreeMap<String, u64>,
 }
 
@@ -53,7 +53,7 @@ impl Thread {
         }
     }
 
-    /// The client is gone; another one goes on.
+    /// Starts again with another client, after the first one is gone.
     pub fn restart(&mut self) {
         self.doing = None;
         self.writers.clear();
@@ -92,7 +92,7 @@ impl Thread {
         if let Outcome::Failed(fault) = outcome {
             *self.faults.entry(format!("{fault:?}")).or_default() += 1;
             match doing {
-                // Whether it happened is not known before the next mount.
+                // Whether the change happened is not known before the next mount.
                 Doing::Change | Doing::Create { .. } | Doing::Truncate { .. } | Doing::MakeDir => {
                     self.is_stopped = true
                 }

@@ -1,7 +1,8 @@
-//! An SSD as the core sees it: reachable or not, IOs outstanding, which writes a flush has covered.
+//! An SSD from the core's point of view: whether it can be reached, IOs in flight, and which writes a flush has
+//! covered.
 //!
-//! Every completion carries the *epoch* of the connection. Writes that completed in an epoch and were not flushed in the
-//! same one may be lost: the target may have been switched off in between. A flush in a later epoch does not cover them.
+//! Every completion carries the *epoch* of the connection. Writes that completed in an epoch and were not flushed in
+//! the same one may be lost: the target may have lost power in between. A flush in a later epoch does not cover them.
 //!
 //! Holds: `a_flush_covers_only_its_own_epoch`.
 
@@ -9,30 +10,30 @@ use crate::steer::{Load, Slow};
 use crate::task::Gate;
 use units::{Instant, Nanos};
 
-/// Where a write is in the order of completed writes of an SSD.
+/// The position of a write in the order of completed writes of an SSD.
 pub(crate) type Sequence = u64;
 
-/// See the module.
+/// The state of an SSD; see the module.
 #[derive(Default)]
 pub(super) struct Disk {
     is_up: bool,
-    /// Since when it cannot be reached, as far as is known.
+    /// The time since which it is known to be unreachable.
     away_since: Option<Instant>,
     epoch: u64,
     in_flight: u32,
     /// Bytes of the writes among them.
     writing: u64,
     credit: Option<u32>,
-    /// As its switch last said.
+    /// The last report of its switch.
     slow: Option<Slow>,
-    /// Completed writes.
+    /// Number of completed writes.
     written: Sequence,
     /// Writes up to here survive a power loss, except those in `lost`.
     flushed: Sequence,
-    /// First and last of writes that may be lost.
+    /// First and last of each range of writes that may be lost.
     lost: Vec<(Sequence, Sequence)>,
     is_flushing: bool,
-    /// Until when a write or trim that was given up may still happen.
+    /// The time until which an abandoned write or trim may still take effect.
     stray_until: Instant,
     /// Tasks that wait for a flush.
     flushes: Gate,
@@ -43,7 +44,7 @@ impl Disk {
         self.is_up
     }
 
-    /// It can be reached in an epoch, or not any more. Returns whether it is back.
+    /// Notes that the SSD can be reached in an epoch, or not any more. Returns whether it is back.
     pub(super) fn on_reach(&mut self, is_up: bool, epoch: u64) -> bool {
         self.on_epoch(epoch);
         let is_back = is_up && !self.is_up;
@@ -54,14 +55,14 @@ impl Disk {
         is_back
     }
 
-    /// It cannot be reached. Returns whether that was not known before.
+    /// Notes that the SSD cannot be reached. Returns whether that is news.
     pub(super) fn on_away(&mut self, now: Instant) -> bool {
         let is_news = self.away_since.is_none();
         self.away_since.get_or_insert(now);
         is_news
     }
 
-    /// Whether it has been away for this long.
+    /// Whether the SSD has been unreachable for this long.
     pub(super) fn is_away_for(&self, span: Nanos, now: Instant) -> bool {
         self.away_since.is_some_and(|since| now >= since + span)
     }
@@ -75,30 +76,30 @@ impl Disk {
         Load { credit, in_flight, writing, ..Load::default() }.told(now, slow)
     }
 
-    /// An IO is sent that writes `writing` bytes.
+    /// Counts an IO, sent now, that writes `writing` bytes.
     pub(super) fn on_sent(&mut self, writing: u64) {
         self.in_flight += 1;
         self.writing += writing;
     }
 
-    /// That IO has ended in an epoch.
+    /// Counts the end of that IO, in an epoch.
     pub(super) fn on_ended(&mut self, writing: u64, epoch: u64) {
         self.in_flight -= 1;
         self.writing -= writing;
         self.on_epoch(epoch);
     }
 
-    /// Until when a write or trim that was given up may still happen.
+    /// The time until which an abandoned write or trim may still take effect.
     pub(super) fn stray_until(&self) -> Instant {
         self.stray_until
     }
 
-    /// A write or trim that was given up may still happen until then.
+    /// Notes that an abandoned write or trim may take effect until then.
     pub(super) fn on_stray(&mut self, until: Instant) {
         self.stray_until = self.stray_until.max(until);
     }
 
-    /// The connection is in this epoch.
+    /// Begins a new epoch, if this is one.
     fn on_epoch(&mut self, epoch: u64) {
         if epoch <= self.epoch {
             return;
@@ -110,7 +111,7 @@ impl Disk {
         }
     }
 
-    /// A write completed in an epoch. `None` if it is of an epoch that is over: it may be lost.
+    /// Counts a write that completed in an epoch. Returns `None` if that epoch is over: the write may be lost.
     pub(super) fn on_written(&mut self, epoch: u64) -> Option<Sequence> {
         self.on_epoch(epoch);
         if epoch < self.epoch {
@@ -131,7 +132,7 @@ impl Disk {
         self.flushes.clone()
     }
 
-    /// Whether a flush has to be sent for the writes up to `upto`; `None` while another one is under way.
+    /// Whether a flush must be sent for the writes up to `upto`; `None` while another flush is in flight.
     pub(super) fn must_flush(&mut self, upto: Sequence) -> Option<bool> {
         if self.flushed >= upto {
             Some(false)
@@ -143,17 +144,17 @@ impl Disk {
         }
     }
 
-    /// The writes that a flush covers which is sent now.
+    /// The last write that a flush sent now will cover.
     pub(super) fn written(&self) -> Sequence {
         self.written
     }
 
-    /// The flush has ended.
+    /// Notes that the flush has ended.
     pub(super) fn on_flush_ended(&mut self) {
         self.is_flushing = false;
     }
 
-    /// A flush that began after `covered` writes has completed in an epoch.
+    /// Notes that a flush which began after `covered` writes has completed in an epoch.
     pub(super) fn on_flushed(&mut self, epoch: u64, covered: Sequence) {
         self.on_epoch(epoch);
         if epoch == self.epoch {
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!((disk.on_written(1), disk.on_written(1)), (Some(1), Some(2)));
         disk.on_flushed(1, 2);
         assert_eq!(disk.on_written(1), Some(3));
-        // The target was away; the flush of the new connection says nothing about the third write.
+        // The target was away; the flush on the new connection does not cover the third write.
         disk.on_flushed(2, 3);
         assert!(disk.may_lack(1, 3) && disk.may_lack(3, 3) && !disk.may_lack(1, 2));
         assert_eq!(disk.on_written(1), None, "a late completion of the old connection");

@@ -6,16 +6,16 @@ use crate::volume::{Action, Class, Io, IoFault, IoId, IoKind};
 use crate::{Fault, Place, SsdId};
 use std::sync::Arc;
 
-/// Why a write did not happen, as far as we know.
+/// The reason why a write has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteError {
-    /// The SSD or the way to it. It may still happen, late.
+    /// The SSD or the connection to it failed. The write may still take effect later.
     Disk(IoFault),
     /// It was not sent, because this client may not write.
     Lease(Fault),
 }
 
-/// The end of an IO.
+/// The result of an IO.
 pub(super) struct IoEnd {
     epoch: u64,
     result: Result<Vec<u8>, IoFault>,
@@ -48,7 +48,7 @@ impl Disks {
         end
     }
 
-    /// An IO has ended, on the connection of this epoch.
+    /// Takes the result of an IO, which ended on the connection of this epoch.
     pub(crate) fn on_io(&self, id: IoId, epoch: u64, result: Result<Vec<u8>, IoFault>) {
         let answer = self.ios.borrow_mut().remove(&id);
         answer.expect("an IO ends once").give(IoEnd { epoch, result });
@@ -83,7 +83,8 @@ impl Disks {
         Ok(join(pieces).await.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    /// Writes bytes to an SSD, to be flushed. `Ok(None)`: the connection was lost since, so that the write may be lost as well.
+    /// Writes bytes to an SSD, to be flushed later. Returns `Ok(None)` if the connection was lost since, so that the
+    /// write may be lost too.
     pub(crate) async fn write(
         &self,
         ssd: SsdId,
@@ -95,7 +96,7 @@ impl Disks {
         Ok(self.with(ssd, |disk| disk.on_written(epoch)))
     }
 
-    /// Writes bytes to an SSD. They survive a power loss when this returns.
+    /// Writes bytes to an SSD. They survive a power loss once this returns.
     pub(crate) async fn write_durably(
         &self,
         ssd: SsdId,
@@ -114,7 +115,7 @@ impl Disks {
         Ok(end.epoch)
     }
 
-    /// Makes the writes of an SSD up to `upto` durable. Flushes that are asked for at the same time are one.
+    /// Makes the writes of an SSD up to `upto` durable. Concurrent calls share one flush.
     pub(crate) async fn flush(&self, ssd: SsdId, upto: Sequence) -> Result<(), IoFault> {
         let gate = self.with(ssd, |disk| disk.flushes());
         loop {
@@ -135,15 +136,15 @@ impl Disks {
         }
     }
 
-    /// Makes writes of an SSD durable, from the first to the last. Fails also if one of them may be lost.
+    /// Makes writes of an SSD durable, from the first to the last. Also fails if one of them may be lost.
     pub(crate) async fn harden(&self, ssd: SsdId, first: Sequence, last: Sequence) -> Result<(), Fault> {
         self.flush(ssd, last).await.map_err(|_| Fault::Unreachable)?;
         if self.may_lack(ssd, first, last) { Err(Fault::Unreachable) } else { Ok(()) }
     }
 
-    /// Makes all writes of an SSD durable, also those of an earlier mount. Fails also if one of them may be lost.
+    /// Makes all writes of an SSD durable, including those of an earlier mount. Also fails if one of them may be lost.
     pub(crate) async fn harden_all(&self, ssd: SsdId) -> Result<(), Fault> {
-        // Writes of the mount before are not counted here, so the flush is sent in any case.
+        // Writes of the previous mount are not counted here, so this makes sure that a flush is sent.
         let (first, last) = self.with(ssd, |disk| disk.count_unseen());
         self.harden(ssd, first, last).await
     }
@@ -153,7 +154,7 @@ impl Disks {
         self.with(ssd, |disk| disk.may_lack(first, last))
     }
 
-    /// Tells an SSD that it may forget.
+    /// Trims bytes of an SSD, which may then forget them.
     pub(crate) async fn trim(&self, ssd: SsdId, at: u64, length: u64) -> Result<(), WriteError> {
         self.lease.may_write().await.map_err(WriteError::Lease)?;
         let trim = IoKind::Trim { at, length };

@@ -1,8 +1,8 @@
-//! The SSDs as this client sees them: which can be reached, how busy they are, and the IOs to them (`io`).
+//! The SSDs from this client's point of view: which can be reached, how busy they are, and the IOs to them (`io`).
 //!
-//! An SSD that has been away for too long is gone: what lies on it gets another copy elsewhere.
+//! An SSD that has been away for too long counts as gone: its data gets another copy elsewhere.
 //!
-//! Elsewhere: epochs and flushes are counted in `disk`; where there is room on an SSD is `space`.
+//! Elsewhere: `disk` counts epochs and flushes; `space` knows the free space on an SSD.
 
 mod disk;
 mod io;
@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::Instant;
 
-/// See the module.
+/// All SSDs; see the module.
 pub(crate) struct Disks {
     settings: Rc<Settings>,
     spawner: Spawner,
@@ -37,12 +37,12 @@ pub(crate) struct Disks {
     lease: Rc<Lease>,
     repair: Rc<RepairSignal>,
     disks: RefCell<BTreeMap<SsdId, Disk>>,
-    /// An SSD came or went.
+    /// Notified when an SSD becomes reachable or unreachable.
     reach: Gate,
     steering: RefCell<Box<dyn Steering>>,
     ios: RefCell<BTreeMap<IoId, Answer<IoEnd>>>,
     ios_sent: Cell<u64>,
-    /// An IO has ended.
+    /// Notified when an IO has ended.
     io_ended: Gate,
 }
 
@@ -77,12 +77,12 @@ impl Disks {
         work(self.disks.borrow_mut().entry(ssd).or_default())
     }
 
-    /// These SSDs exist, each with its domain.
+    /// Sets the SSDs that exist, each with its domain.
     pub(crate) fn know(&self, ssds: &[(SsdId, String)]) {
         self.steering.borrow_mut().on_ssds(ssds);
     }
 
-    /// An SSD can be reached in an epoch, or not any more. Returns whether it is back.
+    /// Notes that an SSD can be reached in an epoch, or not any more. Returns whether it is back.
     pub(crate) fn on_reach(self: &Rc<Self>, ssd: SsdId, is_up: bool, epoch: u64) -> bool {
         let is_back = self.with(ssd, |disk| disk.on_reach(is_up, epoch));
         if !is_up {
@@ -92,7 +92,8 @@ impl Disks {
         is_back
     }
 
-    /// An SSD cannot be reached: when that has been so for too long, it is gone, and there is something to repair.
+    /// Notes that an SSD cannot be reached. If that stays so for too long, the SSD counts as gone, and the repair is
+    /// notified.
     pub(crate) fn note_away(self: &Rc<Self>, ssd: SsdId) {
         if !self.with(ssd, |disk| disk.on_away(self.clock.now())) {
             return;
@@ -106,7 +107,7 @@ impl Disks {
         });
     }
 
-    /// The switch in front of an SSD gives this credit, and says whether the SSD is slow.
+    /// Takes the report of the switch in front of an SSD: the credit, and whether the SSD is slow.
     pub(crate) fn on_told(&self, ssd: SsdId, credit: Option<u32>, slow: Option<Slow>) {
         self.with(ssd, |disk| disk.on_told(credit, slow));
     }
@@ -119,18 +120,19 @@ impl Disks {
         self.disks.borrow().values().any(|disk| !disk.is_up())
     }
 
-    /// Whether an SSD has been away for so long that it is not waited for any more.
+    /// Whether an SSD has been away for so long that operations do not wait for it any more.
     pub(crate) fn is_gone(&self, ssd: SsdId) -> bool {
         self.with(ssd, |disk| disk.is_away_for(self.settings.away_max, self.clock.now()))
     }
 
-    /// Waits until a condition holds that changes when an SSD comes or goes, when it is `at`, or when the mount is over.
+    /// Waits until a condition holds. It is checked when an SSD becomes reachable or unreachable, at `at`, and at the
+    /// end of the mount.
     pub(crate) async fn reach_until(&self, at: Instant, condition: impl Fn() -> bool) {
         self.clock.notify_at(at, &self.reach);
         self.reach.wait(|| condition().then_some(())).await;
     }
 
-    /// Waits until one of these SSDs that is away is back. Returns whether one is, before it was time to give up.
+    /// Waits until one of these SSDs that is away is back. Returns whether one is back before `give_up`.
     pub(crate) async fn wait_for_one(&self, ssds: &[SsdId], give_up: Instant) -> bool {
         let away: Vec<SsdId> = ssds.iter().copied().filter(|ssd| !self.is_up(*ssd)).collect();
         if away.is_empty() {
@@ -141,7 +143,7 @@ impl Disks {
         !is_over()
     }
 
-    /// Looks for what is on these SSDs; waits for those that are away if it cannot be reached.
+    /// Calls `find`. If it fails because SSDs are unreachable, waits for one of these SSDs and tries again.
     pub(crate) async fn in_time<T>(
         &self,
         ssds: &[SsdId],
@@ -157,12 +159,12 @@ impl Disks {
         }
     }
 
-    /// The mount is over.
+    /// Wakes the waiting tasks at the end of the mount.
     pub(crate) fn stop(&self) {
         self.reach.notify();
     }
 
-    /// The one of two SSDs to read from.
+    /// Chooses which of two SSDs to read from.
     pub(crate) fn choose(&self, ssds: [SsdId; 2]) -> usize {
         match ssds.map(|ssd| self.is_up(ssd)) {
             [true, false] => 0,
@@ -181,17 +183,17 @@ impl Disks {
         self.steering.borrow().rank(self.clock.wall_clock(), ssd, load, data)
     }
 
-    /// Until when a write or trim to an SSD that was given up may still happen.
+    /// The time until which an abandoned write or trim to an SSD may still take effect.
     pub(crate) fn stray_until(&self, ssd: SsdId) -> Instant {
         self.with(ssd, |disk| disk.stray_until())
     }
 
-    /// Writes of an earlier mount may still happen on an SSD until then.
+    /// Notes that writes of an earlier mount may take effect on an SSD until then.
     pub(crate) fn note_stray(&self, ssd: SsdId, until: Instant) {
         self.with(ssd, |disk| disk.on_stray(until));
     }
 
-    /// Whether no write that was given up may still happen.
+    /// Whether no abandoned write may still take effect.
     pub(crate) fn is_calm(&self) -> bool {
         self.disks.borrow().values().all(|disk| disk.stray_until() <= self.clock.now())
     }

@@ -1,4 +1,4 @@
-//! The flushes and records that an open file still needs to survive power losses.
+//! The flushes and records that an open file still needs in order to survive power losses.
 //!
 //! Holds: `a_flush_covers_only_the_writes_before_it`, `writes_to_the_old_place_of_a_copy_do_not_count_for_the_new_one`.
 
@@ -16,22 +16,22 @@ pub(crate) struct Unflushed {
     pub(crate) ssd: SsdId,
     pub(crate) first: Sequence,
     pub(crate) last: Sequence,
-    /// The connection was lost while one of them was on its way.
+    /// The connection was lost while one of these writes was in flight.
     pub(crate) is_lost: bool,
 }
 
-/// See the module.
+/// The durability of an open file; see the module.
 #[derive(Default)]
 pub(crate) struct Durability {
     unflushed: BTreeMap<CopyKey, Unflushed>,
-    /// Records up to here are needed to find the file as it is.
+    /// The records up to this one are needed to find the whole file.
     lsn: Lsn,
     /// A part that was written but never synced is lost.
     is_lost: bool,
 }
 
 impl Durability {
-    /// This record is needed to find the file as it is.
+    /// Notes that this record is needed to find the whole file.
     pub(crate) fn need(&mut self, lsn: Lsn) {
         self.lsn = self.lsn.max(lsn);
     }
@@ -46,7 +46,7 @@ impl Durability {
         if self.is_lost { Err(Fault::WritesLost) } else { Ok(()) }
     }
 
-    /// A part that was written is on no copy any more.
+    /// Notes that a written part is not on any copy any more.
     pub(crate) fn lose(&mut self) {
         self.is_lost = true;
     }
@@ -61,7 +61,7 @@ impl Durability {
         self.is_flushed() && !self.is_lost
     }
 
-    /// A copy was written to. `None`: the connection was lost since, so that the write may be lost as well.
+    /// Notes a write to a copy. `None`: the connection was lost since, so that the write may be lost too.
     pub(crate) fn on_written(&mut self, key: CopyKey, ssd: SsdId, sequence: Option<Sequence>) {
         let new = Unflushed { ssd, first: Sequence::MAX, last: 0, is_lost: false };
         let entry = self.unflushed.entry(key).or_insert(new);
@@ -77,23 +77,23 @@ impl Durability {
         }
     }
 
-    /// A copy is stale: it need not be flushed.
+    /// Notes that a copy is stale: it need not be flushed.
     pub(crate) fn on_stale(&mut self, key: CopyKey) {
         self.unflushed.remove(&key);
     }
 
-    /// Writes that no flush has covered, by copy.
+    /// The writes that no flush has covered, by copy.
     pub(crate) fn unflushed(&self) -> Vec<(CopyKey, Unflushed)> {
         self.unflushed.iter().map(|(key, entry)| (*key, *entry)).collect()
     }
 
-    /// Writes to a micro blob on an SSD that no flush has covered.
+    /// The writes to a micro blob on an SSD that no flush has covered.
     pub(crate) fn unflushed_on(&self, extent: u64, ssd: SsdId) -> Option<Unflushed> {
         let mut entries = (0..2).filter_map(|side| self.unflushed.get(&(extent, side)).copied());
         entries.find(|entry| entry.ssd == ssd)
     }
 
-    /// Flushes have covered these writes.
+    /// Notes that flushes have covered these writes.
     pub(crate) fn on_flushed(&mut self, covered: &[(CopyKey, Unflushed)]) {
         for (key, before) in covered {
             if self.unflushed.get(key).is_some_and(|entry| entry == before) {

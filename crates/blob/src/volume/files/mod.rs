@@ -1,6 +1,6 @@
-//! Files in use: handles, the files that are written to, and when a file without a name is gone.
+//! Files in use: handles, open files, and the removal of files that have no name.
 //!
-//! Elsewhere: a file that is written to is `open_file`; its bytes go out in `append`, `send` and `sync`.
+//! Elsewhere: `open_file` is a file open for writing; `append`, `send` and `sync` write its bytes.
 
 mod durability;
 mod open_file;
@@ -32,7 +32,7 @@ pub(crate) struct Handle {
     pub(crate) is_writer: bool,
 }
 
-/// See the module.
+/// The files in use; see the module.
 pub(crate) struct Files {
     settings: Rc<Settings>,
     spawner: Spawner,
@@ -43,9 +43,9 @@ pub(crate) struct Files {
     handles: RefCell<BTreeMap<HandleId, Handle>>,
     next_handle: Cell<HandleId>,
     open: RefCell<BTreeMap<FileId, OpenFile>>,
-    /// Handles and running operations of a file: it is not removed while there are any.
+    /// Number of handles and running operations of a file, which is not removed while there are any.
     pins: RefCell<BTreeMap<FileId, u32>>,
-    /// An open file has changed.
+    /// Notified when an open file has changed.
     gate: Gate,
     next_file: Cell<u32>,
 }
@@ -89,12 +89,12 @@ impl Files {
         id
     }
 
-    /// A handle that is open.
+    /// The handle with this identifier, if it is open.
     pub(crate) fn handle(&self, id: HandleId) -> Result<Handle, Fault> {
         self.handles.borrow().get(&id).copied().ok_or(Fault::BadHandle)
     }
 
-    /// The file of a handle to write with.
+    /// The file of a handle for writing.
     pub(crate) fn writer(&self, id: HandleId) -> Result<FileId, Fault> {
         let handle = self.handle(id)?;
         if handle.is_writer { Ok(handle.file) } else { Err(Fault::BadHandle) }
@@ -122,7 +122,7 @@ impl Files {
         self.drop_if_unused(file);
     }
 
-    /// Changes the metadata, and frees what nothing refers to any more.
+    /// Changes the metadata, and frees the space that nothing refers to any more.
     pub(crate) fn record(self: &Rc<Self>, record: &Record) -> Lsn {
         let (lsn, effects) = self.journal.record(record);
         for place in effects.freed {
@@ -157,7 +157,7 @@ impl Files {
         }
     }
 
-    /// Makes a file that may be written to.
+    /// Opens a file for writing.
     pub(crate) fn begin_writing(&self, file: FileId) -> Result<(), Fault> {
         let (mut layout, extents, is_sealed) = {
             let state = self.metadata.state();
@@ -168,7 +168,8 @@ impl Files {
         let open = all.entry(file).or_insert_with(|| {
             let identity = self.phase.identity();
             if is_sealed {
-                // New blocks never share a micro blob with sealed ones: what is behind those need not be looked at.
+                // New blocks never share a micro blob with sealed ones, so that a mount need not look at the space
+                // behind those.
                 layout.next_block = extents * identity.geometry.micro_blocks();
             }
             OpenFile::new(file, identity, self.settings.write_max.0, layout)
@@ -177,27 +178,27 @@ impl Files {
         Ok(())
     }
 
-    /// The file is not written to any more, and its layout is recorded.
+    /// Forgets an open file: it is not written to any more, and its layout is recorded.
     pub(crate) fn forget(&self, file: FileId) {
         self.open.borrow_mut().remove(&file);
     }
 
-    /// Whether a file is written to, or was and is not recorded yet.
+    /// Whether a file is open for writing, or was and is not recorded yet.
     pub(crate) fn is_open(&self, file: FileId) -> bool {
         self.open.borrow().contains_key(&file)
     }
 
-    /// The files that are written to, or were and are not recorded yet.
+    /// The files that are open for writing, or were and are not recorded yet.
     pub(crate) fn open_files(&self) -> Vec<FileId> {
         self.open.borrow().keys().copied().collect()
     }
 
-    /// Looks at an open file, or changes it. Those who wait for a change are told by `notify`.
+    /// Reads or changes an open file. After a change that tasks may wait for, call `notify`.
     pub(crate) fn with<T>(&self, file: FileId, work: impl FnOnce(&mut OpenFile) -> T) -> Result<T, Fault> {
         self.open.borrow_mut().get_mut(&file).map(work).ok_or(Fault::BadHandle)
     }
 
-    /// Waits until an open file, if it is still open, gives a value.
+    /// Waits until `condition` returns a value. It gets the open file, or `None` if the file is not open any more.
     pub(crate) async fn wait<T>(
         &self,
         file: FileId,
@@ -206,28 +207,28 @@ impl Files {
         self.gate.wait(|| condition(self.open.borrow().get(&file))).await
     }
 
-    /// Waits until no micro blob is taken for a file.
+    /// Waits until no task is taking a micro blob for a file.
     pub(crate) async fn extended(&self, file: FileId) {
         self.wait(file, |open| (!open.is_some_and(OpenFile::is_extending)).then_some(())).await;
     }
 
-    /// Waits until the appends have completed that were asked for before.
+    /// Waits until the appends requested so far have completed.
     pub(crate) async fn appended(&self, file: FileId) {
         let Ok(last) = self.with(file, |open| open.last_append()) else { return };
         self.wait(file, |open| open.is_none_or(|open| open.has_appended(last)).then_some(())).await;
     }
 
-    /// An open file has changed.
+    /// Wakes the tasks that wait for a change of an open file.
     pub(crate) fn notify(&self) {
         self.gate.notify();
     }
 
-    /// The bytes of a file, with those that wait in buffers.
+    /// The size of a file, including bytes in buffers.
     pub(crate) fn size(&self, file: FileId) -> Result<u64, Fault> {
         self.with_layout(file, |layout| layout.size)
     }
 
-    /// Looks at the layout of a file as it is now.
+    /// Reads the current layout of a file.
     pub(crate) fn with_layout<T>(&self, file: FileId, work: impl FnOnce(&Layout) -> T) -> Result<T, Fault> {
         if let Some(open) = self.open.borrow().get(&file) {
             return Ok(work(open.layout()));
@@ -235,7 +236,7 @@ impl Files {
         self.metadata.state().file(file).map(|entry| work(&entry.layout)).ok_or(Fault::NotFound)
     }
 
-    /// Bytes of a file before this offset are on the SSDs.
+    /// Offset up to which the bytes of a file are on the SSDs.
     pub(crate) fn on_disk(&self, file: FileId) -> u64 {
         self.open.borrow().get(&file).map_or(u64::MAX, OpenFile::on_disk)
     }

@@ -1,4 +1,4 @@
-//! A file whose layout is ahead of its record, as it is while it is written to.
+//! A file that is open for writing, whose layout is ahead of its record.
 //!
 //! ```text
 //!   appended ─► Tail ──blocks──► Units ──written──► Durability ──flushed, records durable──► recorded
@@ -12,18 +12,18 @@ use crate::format::record::Layout;
 use crate::volume::phase::Identity;
 use crate::{Fault, FileId};
 
-/// See the module.
+/// An open file; see the module.
 pub(crate) struct OpenFile {
     tail: Tail,
     units: Units,
     durability: Durability,
     usage: Usage,
-    /// Bytes of one write to an SSD.
+    /// Maximum number of bytes of one write to an SSD.
     write_max: u64,
     writers: u32,
     /// Number of appends requested. They complete in this order.
     appends_asked: u64,
-    /// Number of them that have completed; the others wait for room.
+    /// Number of appends that have completed; the others wait for room.
     appends_ended: u64,
     is_extending: bool,
 }
@@ -67,18 +67,18 @@ impl OpenFile {
         &mut self.durability
     }
 
-    /// Blocks of the last micro blob are taken before it is full, so that a sync need not wait for a record.
+    /// Whether the next micro blob is taken before the last one is full, so that a sync need not wait for a record.
     pub(crate) fn is_log(&self) -> bool {
         self.usage.is_log()
     }
 
-    /// Bytes before this offset are on the SSDs.
+    /// Offset up to which the bytes are on the SSDs.
     pub(crate) fn on_disk(&self) -> u64 {
         let cut = self.tail.cut_upto();
         self.units.first_offset().map_or(cut, |offset| offset.min(cut))
     }
 
-    /// Blocks before this one are on the SSDs, and not written to any more.
+    /// The first block that is not on the SSDs yet, or may be written again.
     pub(super) fn first_open_block(&self) -> u64 {
         let begun = self.tail.first_block();
         self.units.first_block().map_or(begun, |block| block.min(begun))
@@ -88,24 +88,24 @@ impl OpenFile {
         self.writers += 1;
     }
 
-    /// A writer has closed its handle. Returns how many are left.
+    /// Removes a writer that has closed its handle. Returns the number of those left.
     pub(crate) fn remove_writer(&mut self) -> u32 {
         self.writers -= 1;
         self.writers
     }
 
-    /// An append is asked for. Returns its turn.
+    /// Counts a requested append. Returns its turn.
     pub(crate) fn begin_append(&mut self) -> u64 {
         self.appends_asked += 1;
         self.appends_asked
     }
 
-    /// The append of this turn has completed.
+    /// Notes that the append of this turn has completed.
     pub(crate) fn end_append(&mut self, turn: u64) {
         self.appends_ended = turn;
     }
 
-    /// The turn of the last append that was asked for.
+    /// The turn of the last requested append.
     pub(crate) fn last_append(&self) -> u64 {
         self.appends_asked
     }
@@ -121,7 +121,7 @@ impl OpenFile {
         }
     }
 
-    /// Takes bytes into the buffers. Full units wait to be sent then.
+    /// Takes bytes into the buffers. Full units then wait to be sent.
     pub(crate) fn take(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (taken, blocks) = self.tail.take(bytes);
@@ -131,7 +131,7 @@ impl OpenFile {
         }
     }
 
-    /// Puts everything that was appended into units. Returns the number behind the last of them.
+    /// Puts all appended bytes into units. Returns the number after the last of them.
     fn cut_all(&mut self, ends_block: bool) -> u64 {
         self.units.retry();
         self.usage.on_flush(self.write_max, !self.tail.is_empty());
@@ -148,14 +148,15 @@ impl OpenFile {
         self.units.next()
     }
 
-    /// All that is left to make durable is one unit that waits: then it is written durably, in place of a flush behind it.
+    /// If a single waiting unit is all that is not durable yet, makes its write durable instead of sending a flush
+    /// after it.
     fn harden_single_unit(&mut self) {
         if self.durability.is_flushed() {
             self.units.harden_single();
         }
     }
 
-    /// Puts everything that was appended into units. The begun block goes out as it is. Returns the number behind the last unit.
+    /// Puts all appended bytes into units. The begun block is sent as it is. Returns the number after the last unit.
     pub(crate) fn cut_for_flush(&mut self) -> u64 {
         let upto = self.cut_all(false);
         if self.usage.expects_sync() {
@@ -164,7 +165,7 @@ impl OpenFile {
         upto
     }
 
-    /// Puts everything that was appended into units, and ends the begun block. Returns the number behind the last unit.
+    /// Puts all appended bytes into units, and ends the begun block. Returns the number after the last unit.
     pub(crate) fn cut_for_sync(&mut self) -> u64 {
         let upto = self.cut_all(true);
         self.usage.on_sync();
@@ -172,7 +173,7 @@ impl OpenFile {
         upto
     }
 
-    /// The next `length` bytes are written at this offset. They must go up to the end of the file at least.
+    /// Makes the next `length` bytes go to this offset. They must reach at least the end of the file.
     pub(crate) fn rewind(&mut self, offset: u64, length: u64) -> Result<(), Fault> {
         if offset > self.size() || offset + length < self.size() {
             return Err(Fault::Invalid);
@@ -189,7 +190,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Cuts the file, which is synced. Returns the layout to be recorded.
+    /// Cuts the file, which must be synced. Returns the layout to be recorded.
     pub(crate) fn truncate(&mut self, size: u64) -> Layout {
         self.tail.rewind(size.min(self.size()));
         self.tail.end_micro()
@@ -199,17 +200,18 @@ impl OpenFile {
         self.units.is_empty() && self.durability.is_whole() && self.on_disk() == self.size()
     }
 
-    /// The next block goes to another micro blob. Returns the layout to be recorded; `None` if something is not durable, or there is no writer.
+    /// Makes the next block go to another micro blob. Returns the layout to be recorded; `None` if not all is durable,
+    /// or there is no writer.
     pub(crate) fn end_micro(&mut self) -> Option<Layout> {
         (self.writers > 0 && self.is_settled() && self.tail.is_empty()).then(|| self.tail.end_micro())
     }
 
-    /// The layout to be recorded; `None` if something is not durable, or there is a writer.
+    /// The layout to be recorded; `None` if not all is durable, or there is a writer.
     pub(crate) fn final_layout(&self) -> Option<Layout> {
         (self.writers == 0 && self.is_settled()).then(|| self.layout().clone())
     }
 
-    /// Another micro blob is taken for the file, by one task at a time.
+    /// Notes that a task is taking another micro blob for the file; only one may at a time.
     pub(crate) fn begin_extending(&mut self) {
         self.is_extending = true;
     }
@@ -222,7 +224,7 @@ impl OpenFile {
         self.is_extending
     }
 
-    /// Whether nothing is written to the file's micro blobs, nor taken for it.
+    /// Whether no write to the file's micro blobs is in flight, and none is being taken for it.
     pub(super) fn is_idle(&self) -> bool {
         !self.is_extending && !self.units.is_any_sending()
     }

@@ -1,7 +1,7 @@
 //! The end of an open file: from appended bytes to sealed blocks.
 //!
 //! ```text
-//!   appended ─► bytes: the block that is not full ─► full: sealed blocks ──cut──► Blocks, to be written together
+//!   appended ─► bytes: the block that is not full ─► full: sealed blocks ──cut──► Blocks, written together
 //! ```
 //!
 //! Holds: `a_begun_block_goes_out_again_when_there_is_more_in_it`, `blocks_that_are_cut_together_lie_in_one_micro_blob`.
@@ -19,21 +19,21 @@ pub(super) struct Blocks {
     pub(super) bytes: Vec<u8>,
 }
 
-/// See the module.
+/// The end of an open file; see the module.
 pub(super) struct Tail {
     file: FileId,
     identity: Identity,
-    /// Sealed bytes that are cut at once.
+    /// Number of sealed bytes at which they are cut.
     write_max: u64,
     layout: Layout,
-    /// Bytes of block `layout.next_block`, if there are any.
+    /// Bytes of the begun block `layout.next_block`.
     bytes: Vec<u8>,
     offset: u64,
-    /// Some of these bytes have not been sealed.
+    /// Whether some of these bytes have not been sealed.
     is_dirty: bool,
-    /// The next byte begins a new run.
+    /// Whether the next byte must begin a new run.
     must_begin_run: bool,
-    /// Sealed blocks that have not been cut, the first one's index and offset.
+    /// Sealed blocks that have not been cut, with the index and offset of the first one.
     full: Vec<u8>,
     full_first: u64,
     full_offset: u64,
@@ -66,7 +66,7 @@ impl Tail {
         self.bytes.is_empty()
     }
 
-    /// Bytes before this offset have been cut.
+    /// Offset up to which the bytes have been cut.
     pub(super) fn cut_upto(&self) -> u64 {
         let mut least = self.layout.size;
         if self.is_dirty {
@@ -78,7 +78,7 @@ impl Tail {
         least
     }
 
-    /// Blocks before this one have been cut.
+    /// The first block that has not been cut.
     pub(super) fn first_block(&self) -> u64 {
         if self.full.is_empty() {
             self.layout.next_block
@@ -87,7 +87,7 @@ impl Tail {
         }
     }
 
-    /// Takes bytes, at most up to the end of the block. Returns how many, and the blocks that are cut then.
+    /// Takes bytes, at most up to the end of the block. Returns their number, and the blocks that this cuts.
     pub(super) fn take(&mut self, bytes: &[u8]) -> (usize, Option<Blocks>) {
         if self.bytes.is_empty() {
             self.offset = self.layout.size;
@@ -105,7 +105,7 @@ impl Tail {
         (taken, cut)
     }
 
-    /// The begun block is not added to any more. Returns the blocks that are cut then.
+    /// Ends the begun block, so that nothing is added to it any more. Returns the blocks that this cuts.
     pub(super) fn end_block(&mut self) -> Option<Blocks> {
         let index = self.layout.next_block;
         if self.full.is_empty() {
@@ -126,7 +126,7 @@ impl Tail {
         None
     }
 
-    /// Seals the begun block as it is. It is sealed once more when there is more in it.
+    /// Seals the begun block as it is. It is sealed again when it has more bytes.
     pub(super) fn seal_begun(&mut self) {
         if !self.is_dirty {
             return;
@@ -162,13 +162,14 @@ impl Tail {
         Some(Blocks { first: self.full_first, offset: self.full_offset, bytes })
     }
 
-    /// The next byte is at this offset. The blocks stay where they are; the next block says that it begins earlier, and so takes their place.
+    /// Moves the end of the file to this offset. The blocks stay in their places; the next block has an offset within
+    /// them and replaces their bytes from there.
     pub(super) fn rewind(&mut self, offset: u64) {
         self.layout.truncate(offset);
         self.must_begin_run = true;
     }
 
-    /// The next block goes to another micro blob. Returns the layout to be recorded.
+    /// Makes the next block go to another micro blob. Returns the layout to be recorded.
     pub(super) fn end_micro(&mut self) -> Layout {
         self.must_begin_run = true;
         self.layout.era = self.layout.next_era();

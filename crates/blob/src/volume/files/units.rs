@@ -1,4 +1,4 @@
-//! Units of an open file: blocks that are written together, and how far they have come.
+//! Units of an open file: blocks that are written together, and the state of each unit.
 //!
 //! ```text
 //!   added ─► waiting ──claimed──► sending ──written──► gone
@@ -6,7 +6,7 @@
 //!               └──flush or sync── failed
 //! ```
 //!
-//! A block goes out again only after its last write has ended for good: else the older could overtake.
+//! A block is sent again only after its last write can no longer take effect: else the older write could overtake.
 //!
 //! Holds: `a_later_write_of_a_block_fails_behind_an_older_one_that_failed`,
 //!        `a_block_whose_write_was_given_up_is_risky_for_other_units_for_a_while`.
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::Instant;
 
-/// Most units of a file that are in flight.
+/// Maximum number of units of a file in flight.
 const SENDING_MAX: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +29,12 @@ pub(crate) enum UnitState {
 
 struct Unit {
     first: u64,
-    /// Behind the last block.
+    /// The block after the last one.
     end: u64,
     /// Offset in the file of the first byte.
     offset: u64,
     bytes: Arc<Vec<u8>>,
-    /// It need not be flushed once it is written.
+    /// Whether its write is durable and needs no flush.
     is_durable: bool,
     class: Class,
     state: UnitState,
@@ -46,7 +46,7 @@ impl Unit {
     }
 }
 
-/// A unit failed on every copy; its writes may still happen.
+/// A unit failed on every copy; its writes may still take effect.
 #[derive(Clone, Copy, Debug)]
 struct Risk {
     unit: u64,
@@ -55,7 +55,7 @@ struct Risk {
     until: Instant,
 }
 
-/// A unit, and the blocks in it: the first one, and the one behind the last.
+/// A unit and its blocks: the first one, and the one after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) unit: u64,
@@ -68,17 +68,17 @@ pub(crate) struct UnitWrite {
     pub(crate) first: u64,
     pub(crate) class: Class,
     pub(crate) bytes: Arc<Vec<u8>>,
-    /// It survives a power loss as soon as it has completed.
+    /// Whether it must survive a power loss once it has completed.
     pub(crate) is_durable: bool,
 }
 
-/// See the module.
+/// The units of an open file; see the module.
 pub(crate) struct Units {
     /// Bytes of a block.
     block: u64,
     units: BTreeMap<u64, Unit>,
     next: u64,
-    /// A task sends what waits.
+    /// Whether a task sends the waiting units.
     is_sending: bool,
     risks: Vec<Risk>,
 }
@@ -102,7 +102,7 @@ impl Units {
         self.next += 1;
     }
 
-    /// The number behind the last unit.
+    /// The number after the last unit.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
@@ -129,7 +129,7 @@ impl Units {
         self.units.values().any(|unit| unit.state == UnitState::Sending)
     }
 
-    /// Why a unit failed, if one did.
+    /// The reason why a unit failed, if one did.
     pub(crate) fn fault(&self) -> Option<Fault> {
         self.units.values().find_map(|unit| match unit.state {
             UnitState::Failed(fault) => Some(fault),
@@ -153,7 +153,7 @@ impl Units {
         self.units.values_mut().filter(|unit| unit.state == UnitState::Waiting)
     }
 
-    /// Failed units wait to be sent again.
+    /// Makes failed units wait to be sent again.
     pub(super) fn retry(&mut self) {
         for unit in self.units.values_mut() {
             if matches!(unit.state, UnitState::Failed(_)) {
@@ -162,19 +162,19 @@ impl Units {
         }
     }
 
-    /// If there is a single unit and it waits, it is written durably.
+    /// Makes the write of a single waiting unit durable. With more units, does nothing.
     pub(super) fn harden_single(&mut self) {
         if self.units.len() == 1 {
             self.waiting().for_each(|unit| unit.is_durable = true);
         }
     }
 
-    /// Whether a task must be started that sends what waits.
+    /// Whether a task must be started that sends the waiting units.
     pub(crate) fn begin_sending(&mut self) -> bool {
         self.waiting().next().is_some() && !std::mem::replace(&mut self.is_sending, true)
     }
 
-    /// That task has ended; if it failed, so does what waits.
+    /// Notes that this task has ended. If it failed, so do the waiting units.
     pub(crate) fn end_sending(&mut self, result: Result<(), Fault>) {
         self.is_sending = false;
         if let Err(fault) = result {
@@ -188,7 +188,7 @@ impl Units {
         waiting.next().map(|(&id, unit)| Span { unit: id, first: unit.first, end: unit.end })
     }
 
-    /// Until when another write of these blocks, which was given up, may still happen.
+    /// The time until which an abandoned write of these blocks by another unit may still take effect.
     pub(crate) fn risk(&mut self, span: Span, now: Instant) -> Option<Instant> {
         self.risks.retain(|risk| risk.until > now);
         let overlapping = self
@@ -198,17 +198,17 @@ impl Units {
         overlapping.map(|risk| risk.until).max()
     }
 
-    /// Whether a unit may be sent now: not too many are, and none of the same blocks.
+    /// Whether a unit may be sent now: there is room, and no unit with the same blocks is in flight.
     pub(crate) fn has_room(&self, span: Span) -> bool {
         let mut sending = self.units.values().filter(|unit| unit.state == UnitState::Sending);
         let count = sending.clone().count();
         count < SENDING_MAX && !sending.any(|unit| unit.overlaps(span.first, span.end))
     }
 
-    /// A unit is to be sent now. Returns its state.
+    /// Claims a unit that is to be sent now. Returns its state.
     ///
-    /// Older writes of the same block go first. Behind one that has failed it has to fail as well: else the retry of the older one would
-    /// undo it. While this unit waited, a sync may have told the older one to try again.
+    /// Older writes of the same block go first. If such a write has failed, this one must fail too: else the retry of
+    /// the older one would undo it. While this unit waited, a sync may have requested the retry.
     pub(crate) fn claim(&mut self, span: Span) -> UnitState {
         let older = self.units.range(..span.unit).map(|(_, unit)| unit);
         let mut overlapping = older.filter(|unit| unit.overlaps(span.first, span.end));
@@ -226,7 +226,7 @@ impl Units {
         Some(UnitWrite { first, class, bytes: Arc::clone(&unit.bytes), is_durable })
     }
 
-    /// The write of a unit has ended. If it failed, it may still happen until `risky_until`.
+    /// Notes the end of a unit's write. If it failed, it may still take effect until `risky_until`.
     pub(crate) fn on_written(&mut self, id: u64, result: Result<(), Fault>, risky_until: Instant) {
         match result {
             Ok(()) => drop(self.units.remove(&id)),

@@ -1,17 +1,17 @@
-//! The usage of an open file, which decides the urgency of its writes and what is prepared ahead of time.
+//! The usage pattern of an open file. It decides the urgency of writes, and the preparations ahead of time.
 
 use crate::Class;
 
-/// See the module.
+/// The usage of an open file; see the module.
 #[derive(Default)]
 pub(super) struct Usage {
-    /// Bytes that were appended since the last flush or sync.
+    /// Number of bytes that were appended since the last flush or sync.
     since_flush: u64,
-    /// They were few the last time, so the caller waits for what is written.
+    /// Few bytes were flushed the last time, so a caller probably waits for each write.
     is_awaited: bool,
-    /// It is flushed or synced in the middle of a block.
+    /// It was flushed or synced in the middle of a block.
     is_log: bool,
-    /// A sync came behind the last flush, so one will probably come behind the next.
+    /// A sync followed the last flush, so one will probably follow the next.
     is_synced: bool,
 }
 
@@ -20,7 +20,7 @@ impl Usage {
         self.since_flush += bytes;
     }
 
-    /// A flush or sync, of more than `few` bytes or not, and of a begun block or not.
+    /// Notes a flush or sync. `few` is the largest number of bytes that counts as few.
     pub(super) fn on_flush(&mut self, few: u64, has_begun_block: bool) {
         self.is_awaited = std::mem::take(&mut self.since_flush) <= few;
         self.is_log |= has_begun_block;
@@ -35,7 +35,7 @@ impl Usage {
         std::mem::take(&mut self.is_synced)
     }
 
-    /// Blocks of the last micro blob are taken before it is full, so that a sync need not wait for a record.
+    /// Whether the next micro blob is taken before the last one is full, so that a sync need not wait for a record.
     pub(super) fn is_log(&self) -> bool {
         self.is_log
     }

@@ -1,4 +1,4 @@
-//! A checkpoint: a snapshot of the metadata in the other half of the slot, and a new journal behind it.
+//! A checkpoint: a snapshot of the metadata in the other half of the slot, and a new journal after it.
 
 use super::Journal;
 use crate::format::stream;
@@ -13,8 +13,8 @@ impl Journal {
     pub(crate) async fn checkpoint(&self, more: &[Mega]) -> Result<(), Fault> {
         let block = u64::from(self.phase.geometry().block);
         self.must_checkpoint.set(true);
-        // After a failed attempt, another number for the same half: nothing of that attempt is taken for this one, and the
-        // half in force is left alone.
+        // After a failed attempt, use another number for the same half, so that no block of that attempt is taken for
+        // one of this, and the half in force is left alone.
         let (current, tried) = (self.checkpoint.get(), self.attempted.get());
         let number = if tried > current { tried + 2 } else { current + 1 };
         self.attempted.set(number);
@@ -45,7 +45,7 @@ impl Journal {
         self.checkpoint_writes(&mut copies, pieces).await?;
         let superblock = Superblock { journal: next, snapshot_blocks }.seal(self.phase.geometry().block);
         self.checkpoint_writes(&mut copies, vec![(next.checkpoint % 2, superblock)]).await?;
-        // The first checkpoint of a mount is not current before the store says so.
+        // The first checkpoint of a mount becomes current only when it is published in the store.
         if copies != before || !self.phase.is_mounted() {
             self.publish(copies.clone()).await?;
         }
@@ -62,8 +62,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes to a half are on their way, or have ended well on all copies that are left. If they end otherwise, the half
-    /// is left alone for as long as they may still happen.
+    /// Notes that writes to a half are in flight (`is_risky`), or have succeeded on all copies that are left. If they
+    /// end otherwise, the half is left alone for as long as they may still take effect.
     pub(super) fn risk_half(&self, checkpoint: u64, is_risky: bool) {
         let mut until = self.risky_until.get();
         let longest = Nanos(self.settings.quarantine.0.saturating_mul(2));
@@ -71,7 +71,7 @@ impl Journal {
         self.risky_until.set(until);
     }
 
-    /// Writes pieces at blocks of the slot, and flushes. Copies that fail are taken out.
+    /// Writes pieces at blocks of the slot, and flushes. Removes copies that fail from the list.
     async fn checkpoint_writes(
         &self,
         copies: &mut Vec<Mega>,

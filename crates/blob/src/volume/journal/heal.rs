@@ -6,7 +6,7 @@ use crate::{Fault, Mega};
 use std::collections::BTreeSet;
 
 impl Journal {
-    /// Has a second copy of the metadata made if there is only one, and waits until that was tried.
+    /// Requests a second copy of the metadata if there is only one, and waits for the attempt.
     pub(crate) async fn heal(&self) {
         if self.has_two_copies() {
             return;
@@ -27,13 +27,13 @@ impl Journal {
     pub(super) async fn heal_now(&self, space: &Space) -> Result<(), Fault> {
         let copies = self.copies.borrow().clone();
         let megas = space.take_elsewhere(&copies).await?;
-        // Without room for it, tried again later (by the repair).
+        // Without room, the repair tries again later.
         if megas.is_empty() { Ok(()) } else { self.copy_metadata(space, &megas).await }
     }
 
-    /// Puts a copy of the metadata into each of these mega blobs, too. Those to which it could not be written are for data.
+    /// Adds a copy of the metadata in each of these mega blobs. Those that could not be written are used for data.
     async fn copy_metadata(&self, space: &Space, megas: &[Mega]) -> Result<(), Fault> {
-        // If this fails, the store may have heard of the copy: until the next mount the mega blobs are for nothing.
+        // If this fails, the store may have recorded the copy: until the next mount the mega blobs stay unused.
         self.checkpoint(megas).await?;
         let copies = self.copies.borrow();
         let from = self.clock.now() + self.settings.quarantine;

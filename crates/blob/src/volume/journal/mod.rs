@@ -7,13 +7,13 @@
 //!                                          snapshot in the other half, flush, superblock, flush
 //! ```
 //!
-//! Records that come while a write is on its way go together with the next one. Nothing is ever overwritten that is in
-//! force: each batch begins a new block, and after a failure on all copies the next attempt is a checkpoint.
+//! Records that come while a write is in flight go together with the next one. Data in force is never overwritten: each
+//! batch begins a new block, and after a failure on all copies the next attempt is a checkpoint.
 //!
-//! A copy that misses a write is struck off the store's list of current copies before anything is acknowledged. So a mount
-//! never takes an outdated copy for a current one. A new second copy is made as soon as there is an SSD for it.
+//! A copy that misses a write is removed from the store's list of current copies before anything is acknowledged. So a
+//! mount never takes an outdated copy for a current one. A new second copy is made as soon as an SSD has room for it.
 //!
-//! Holds: what was acknowledged is found again (`tests/worlds.rs`).
+//! Holds: acknowledged changes are found again (`tests/worlds.rs`).
 
 mod checkpoint;
 mod heal;
@@ -39,10 +39,10 @@ use units::{Instant, Nanos};
 /// Position of a record in the order of records.
 pub(crate) type Lsn = u64;
 
-/// Pause after an attempt that no copy survived.
+/// Pause after an attempt that failed on every copy.
 const RETRY: Nanos = Nanos::millis(100);
 
-/// See the module.
+/// The journal of a mount; see the module.
 pub(crate) struct Journal {
     settings: Rc<Settings>,
     clock: Rc<Clock>,
@@ -60,22 +60,22 @@ pub(crate) struct Journal {
     pending: RefCell<Vec<u8>>,
     /// The current copies.
     copies: RefCell<Vec<Mega>>,
-    /// Writes to each of them that no flush has covered: first, last, and whether one may be lost.
+    /// Writes to each copy that no flush has covered: first, last, and whether one may be lost.
     unflushed: RefCell<BTreeMap<Mega, (Sequence, Sequence, bool)>>,
-    /// The checkpoint in force, and the last one that was tried.
+    /// The checkpoint in force, and the last one that was attempted.
     checkpoint: Cell<u64>,
     attempted: Cell<u64>,
     /// The next block of the half.
     position: Cell<u64>,
     must_checkpoint: Cell<bool>,
-    /// Until when a write to each half that was given up may still happen.
+    /// For each half, the time until which an abandoned write may still take effect.
     risky_until: Cell<[Instant; 2]>,
-    /// Attempts that failed, and why the last one did.
+    /// Number of failed attempts, and the fault of the last one.
     failures: Cell<u64>,
     fault: Cell<Option<Fault>>,
-    /// Look for a second copy.
+    /// Whether a second copy is to be made.
     heal_wanted: Cell<bool>,
-    /// Number of times that was done.
+    /// Number of attempts to make one.
     heals: Cell<u64>,
     gate: Gate,
     checkpoints_made: Cell<u64>,
@@ -83,7 +83,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// An empty journal. Tasks that wait for it look again when `gate` is notified.
+    /// An empty journal. Tasks that wait for it check their conditions again when `gate` is notified.
     pub(crate) fn new(
         settings: Rc<Settings>,
         clock: Rc<Clock>,
@@ -122,17 +122,17 @@ impl Journal {
         })
     }
 
-    /// The metadata is on these copies, as far as they can be reached.
+    /// Sets the copies of the metadata, of which some may be unreachable.
     pub(crate) fn begin(&self, copies: Vec<Mega>) {
         *self.copies.borrow_mut() = copies;
     }
 
-    /// The first checkpoint is current.
+    /// Notes that the first checkpoint is current.
     pub(crate) fn mounted(&self) {
         self.heal_wanted.set(!self.has_two_copies());
     }
 
-    /// The mount is over.
+    /// Wakes the waiting tasks at the end of the mount.
     pub(crate) fn stop(&self) {
         self.gate.notify();
     }
@@ -147,12 +147,13 @@ impl Journal {
         self.copies.borrow().len() as u64
     }
 
-    /// Snapshots since the mount, and copies that missed a write.
+    /// Number of snapshots since the mount, and of copies that missed a write.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.checkpoints_made.get(), self.copies_lost.get())
     }
 
-    /// Changes the metadata. In effect in memory at once; `written` and `durable` tell when it is safe. Returns what else the record did.
+    /// Changes the metadata, at once in memory; `written` and `durable` wait until it is safe. Returns the further
+    /// effects of the record.
     pub(crate) fn record(&self, record: &Record) -> (Lsn, Effects) {
         let effects = self.metadata.apply(record, self.phase.geometry().micro_blocks());
         let effects = effects.unwrap_or_else(|_| panic!("a record that does not fit: {record:?}"));
@@ -204,7 +205,7 @@ impl Journal {
         self.gate.notify();
     }
 
-    /// Writes what is pending, for as long as the volume is mounted.
+    /// Writes pending records, as long as the volume is mounted.
     pub(crate) async fn keep(self: Rc<Self>, space: Rc<Space>) {
         loop {
             self.gate
@@ -227,7 +228,7 @@ impl Journal {
         }
     }
 
-    /// Whether the metadata has both of its copies, as far as is known.
+    /// Whether the metadata has both of its copies, to this client's knowledge.
     pub(crate) fn has_two_copies(&self) -> bool {
         self.copies.borrow().len() >= 2
     }

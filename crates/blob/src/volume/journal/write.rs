@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The result of a write to the copies.
 pub(super) struct Written {
     pub(super) lost: Vec<Mega>,
-    /// Where in the order of writes; `None` if it may be lost.
+    /// Position in the order of writes; `None` if the write may be lost.
     pub(super) sequences: Vec<(Mega, Option<Sequence>)>,
 }
 
@@ -38,7 +38,7 @@ impl Journal {
             }
             let copies = self.copies.borrow().clone();
             let at = self.half_block(self.checkpoint.get(), position);
-            // If this fails half-way, a checkpoint has all of it.
+            // If this fails half-way, the next checkpoint contains all of it.
             self.must_checkpoint.set(true);
             self.risk_half(self.checkpoint.get(), true);
             let written = self.write_copies(&copies, at, blocks).await?;
@@ -59,7 +59,7 @@ impl Journal {
         }
         if self.want_durable.get() > self.durable.get() {
             let upto = self.written.get();
-            // If this fails half-way, or a connection was lost, a checkpoint has all of it.
+            // If this fails half-way, or a connection was lost, the next checkpoint contains all of it.
             self.must_checkpoint.set(true);
             if !self.flush_copies().await? {
                 return Ok(());
@@ -71,7 +71,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Flushes what was written to all copies. `false`: a connection was lost, so that some of it may be lost.
+    /// Flushes the writes on all copies. Returns `false` if a connection was lost, so that some of them may be lost.
     async fn flush_copies(&self) -> Result<bool, Fault> {
         let unflushed = std::mem::take(&mut *self.unflushed.borrow_mut());
         let flushes = unflushed.iter().map(|(mega, &(first, last, is_lost))| async move {
@@ -85,7 +85,7 @@ impl Journal {
         Ok(ends.iter().all(|(result, may_lack)| result.is_err() || !may_lack))
     }
 
-    /// Writes the same blocks to all copies. Fails if none has them.
+    /// Writes the same blocks to all copies. Fails if every copy fails.
     pub(super) async fn write_copies(
         &self,
         copies: &[Mega],
@@ -111,7 +111,7 @@ impl Journal {
         if written.lost.len() == copies.len() { Err(Fault::Unreachable) } else { Ok(written) }
     }
 
-    /// These copies are not current any more; the store is told before anything is acknowledged.
+    /// Removes copies from the current ones, in the store too, before anything is acknowledged.
     async fn strike_off(&self, lost: &[Mega]) -> Result<(), Fault> {
         if lost.is_empty() {
             return Ok(());
@@ -143,7 +143,7 @@ impl Journal {
         (self.phase.geometry().slot_blocks() - 2) / 2
     }
 
-    /// Block of the slot at which a block of the half of a checkpoint is.
+    /// The block of the slot for a position in the half of a checkpoint.
     pub(super) fn half_block(&self, checkpoint: u64, position: u64) -> u64 {
         2 + (checkpoint % 2) * self.half_blocks() + position
     }

@@ -1,8 +1,8 @@
-//! Finds the ends of the files that were being written when the mount before ended.
+//! Finds the ends of the files that were being written when the previous mount ended.
 //!
-//! Where the two copies of the end of a file differ, the longer one wins, and the other is stale: whatever was acknowledged is on both, or
-//! the journal says which copy lacks it. The shorter one is not written to, because a late write of the mount before could
-//! undo that; a repair replaces it elsewhere.
+//! If the two copies of the end of a file differ, the longer one is good and the other is stale: acknowledged bytes are
+//! on both, or the journal records which copy lacks them. The shorter one is not extended, because a late write of the
+//! previous mount could undo that; a repair replaces it elsewhere.
 
 use crate::format::block;
 use crate::format::record::{Layout, Record, Run};
@@ -23,7 +23,7 @@ struct End {
     offset: u64,
 }
 
-/// See the module.
+/// The procedure; see the module.
 pub(crate) struct EndFinder {
     phase: Rc<Phase>,
     disks: Rc<Disks>,
@@ -52,11 +52,11 @@ impl EndFinder {
             layout.era = layout.next_era();
             let micro_blocks = self.phase.geometry().micro_blocks();
             let time = self.metadata.state().file(file).expect("it is open").time;
-            // Places freed here are free anyway: the pool is filled after this.
+            // No need to free the places released here: the pool is filled after this.
             let record = Record::Layout { file, layout, time };
             self.metadata.apply(&record, micro_blocks).map_err(|_| Fault::BadMetadata)?;
         }
-        // The blocks found must survive a power loss, since they are recorded now.
+        // The blocks found must survive a power loss, because they are recorded now.
         let ssds: BTreeSet<SsdId> = self.metadata.state().places().map(|place| place.ssd).collect();
         for ssd in ssds.into_iter().filter(|ssd| self.space.is_up(*ssd)) {
             self.disks.harden_all(ssd).await?;
@@ -75,7 +75,7 @@ impl EndFinder {
         layout.next_block =
             layout.next_block.max(first * micro_blocks).min(extents.len() as u64 * micro_blocks);
         let recorded = layout.clone();
-        // The layout of the file before parts of it were begun to be written again.
+        // The layout of the file before a second writing of parts of it began.
         let mut before: Option<Layout> = None;
         let mut is_at_end = false;
         for (index, extent) in extents.iter().enumerate().skip(first as usize) {
@@ -86,7 +86,7 @@ impl EndFinder {
                 (0..2).filter_map(|side| extent.good(side)).map(|place| place.ssd).collect();
             let ends =
                 self.disks.in_time(&ssds, async || self.read_ends(file, index as u64, extent).await).await?;
-            // Past the first difference nothing was acknowledged, so one copy has to have it all.
+            // Nothing after the first difference was acknowledged, so one copy must have all acknowledged blocks.
             let mut is_good = [0, 1].map(|side| extent.good(side).is_some());
             for within in 0..micro_blocks {
                 let block = index as u64 * micro_blocks + within;
@@ -94,7 +94,7 @@ impl EndFinder {
                     .filter(|&side| is_good[side])
                     .filter_map(|side| Some((side, ends[side].as_ref()?.get(&block)?)))
                     .max_by_key(|(side, end)| (end.length, 1 - side));
-                // Past the first block that neither copy has, nothing was acknowledged.
+                // Nothing after the first block that neither copy has was acknowledged.
                 let Some((best_side, best)) = best.filter(|(_, end)| end.offset <= layout.size) else {
                     is_at_end = true;
                     break;
@@ -122,7 +122,7 @@ impl EndFinder {
             layout = Layout { next_block: layout.next_block, ..before };
         }
         if layout == recorded {
-            // Nothing was added; the micro blobs behind the record are given up.
+            // Nothing was added; the micro blobs after the record are released.
             return Ok(self.metadata.state().file(file).expect("it is open").layout.clone());
         }
         Ok(layout)
@@ -144,7 +144,7 @@ impl EndFinder {
         layout.next_block = block + 1;
     }
 
-    /// Blocks of a file in a micro blob, by index, for each copy that can be read.
+    /// The blocks of a file in a micro blob, by index, for each copy that can be read.
     async fn read_ends(
         &self,
         file: FileId,

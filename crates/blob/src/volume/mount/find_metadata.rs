@@ -1,4 +1,4 @@
-//! Finds the metadata that the mount before has left: the newest journal of the current copies.
+//! Finds the metadata of the previous mount: the newest journal of the current copies.
 
 use crate::catalog::Acquired;
 use crate::format::stream;
@@ -18,7 +18,7 @@ struct Found {
     stream: Vec<u8>,
 }
 
-/// See the module.
+/// The procedure; see the module.
 pub(crate) struct MetadataFinder {
     settings: Rc<Settings>,
     disks: Rc<Disks>,
@@ -29,7 +29,7 @@ impl MetadataFinder {
         Rc::new(MetadataFinder { settings: Rc::clone(&parts.settings), disks: Rc::clone(&parts.disks) })
     }
 
-    /// The newest metadata among the current copies. Waits for those that are away if it needs them.
+    /// The newest metadata among the current copies. Waits for copies that are away if it needs them.
     pub(super) async fn find(&self, acquired: &Acquired) -> Result<State, Fault> {
         let ssds: Vec<SsdId> = acquired.record.meta.iter().map(|mega| mega.ssd).collect();
         self.disks.in_time(&ssds, async || self.find_state(acquired).await).await

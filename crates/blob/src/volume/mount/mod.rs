@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  lock, new generation ─► SSDs come up ─► newest journal of the current copies ─► replay
-//!     ─► ends of unsealed files ─► snapshot in this generation's own slot ─► the store says that it is current ─► mounted
+//!     ─► ends of unsealed files ─► snapshot in this generation's own slot ─► published in the store ─► mounted
 //! ```
 //!
-//! The mount before may not know yet that it is over, and writes of it may still be on their way. Its journal is never
-//! written by this mount, and its micro blobs that were free stay unused for a while (`quarantine`). Blocks that it adds to
-//! its files after this mount has looked are not part of them.
+//! The previous mount may not have noticed its end yet, and writes of it may still be in flight. This mount never
+//! writes to the previous journal, and micro blobs that were free stay unused for a while (`quarantine`). Blocks that
+//! the previous mount adds to its files after this mount has read their ends do not become part of them.
 //!
 //! Elsewhere: `find_metadata`, `find_ends`.
 //! Holds: `tests/worlds.rs`.
@@ -40,7 +40,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use units::{Instant, Nanos};
 
-/// See the module.
+/// The procedures of mounting and unmounting; see the module.
 pub(crate) struct Mounter {
     settings: Rc<Settings>,
     spawner: Spawner,
@@ -150,13 +150,13 @@ impl Mounter {
         }
     }
 
-    /// Everything that the volume owns and no file uses is free, some of it later.
+    /// Fills the pool with the space that the volume owns and no file uses, some of it to be used later.
     fn fill_pool(&self, acquired: &Acquired) {
         let used: BTreeSet<Place> = self.metadata.state().places().collect();
         let (clean, now) = (acquired.record.is_clean, self.clock.now());
         let from = if clean { Instant::ZERO } else { now + self.settings.quarantine };
         if !clean {
-            // Nor are places that are freed soon: the mount before may still write to the ends of its files.
+            // The same for places that are freed soon: the previous mount may still write to the ends of its files.
             for ssd in acquired.ssds.iter().map(|ssd| ssd.id) {
                 self.disks.note_stray(ssd, from);
             }
@@ -169,7 +169,7 @@ impl Mounter {
     pub(crate) async fn unmount(&self) -> Result<(), Fault> {
         for file in self.files.open_files() {
             match self.syncer.sync(file).await {
-                // Recorded and closed meanwhile.
+                // It was recorded and closed meanwhile.
                 Err(Fault::BadHandle) => {}
                 result => result?,
             }
@@ -177,7 +177,7 @@ impl Mounter {
         self.journal.durable(self.journal.appended()).await?;
         self.lease.may_write().await?;
         let lock = self.lease.lock()?;
-        // Nothing new is sent; what is on its way ends first, so that it cannot hit the next mount.
+        // Nothing new is sent. Wait for the IOs in flight, so that they cannot hit the next mount.
         self.end();
         self.disks.idle().await;
         let is_clean = self.disks.is_calm();

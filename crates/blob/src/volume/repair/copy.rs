@@ -1,4 +1,4 @@
-//! A copy of a micro blob in a new place, from the good one.
+//! Makes a new copy of a micro blob in another place, from the good copy.
 
 use crate::format::record::Layout;
 use crate::volume::Settings;
@@ -14,7 +14,7 @@ use crate::{Class, Fault, FileId, Place};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// See the module.
+/// The procedure; see the module.
 pub(crate) struct Copier {
     settings: Rc<Settings>,
     phase: Rc<Phase>,
@@ -38,7 +38,7 @@ impl Copier {
         })
     }
 
-    /// Copies a micro blob to a new place on another target. Durable there when this returns.
+    /// Copies a micro blob to a new place on another target. The copy is durable once this returns.
     pub(super) async fn copy(&self, file: FileId, index: u64, source: Place) -> Result<Place, Fault> {
         let place = self.space.reserve_copy(Some(source.ssd)).await?;
         let layout = self.files.with_layout(file, Layout::clone).unwrap_or_default();
@@ -63,7 +63,8 @@ impl Copier {
             .is_some_and(|entry| !entry.is_sealed && index >= entry.layout.next_block.div_ceil(micro_blocks))
     }
 
-    /// Copies all blocks of a micro blob, also those that `WriteAt` has replaced: a mount that looks for the end of the file
+    /// Copies all blocks of a micro blob, including those that `WriteAt` has replaced, because a mount that looks for
+    /// the end of the file takes a missing block for the end.
     /// takes a missing block for the end.
     async fn copy_whole(
         &self,
@@ -95,7 +96,8 @@ impl Copier {
         self.disks.harden(place.ssd, first, last).await
     }
 
-    /// Fails if writes to this copy may have been lost in a power loss before it was read: an older version of a block looks like a good one.
+    /// Fails if writes to this copy may have been lost in a power loss before it was read, because an older version of
+    /// a block looks valid.
     async fn trust(&self, file: FileId, index: u64, place: Place) -> Result<(), Fault> {
         let unflushed = self.files.with(file, |open| open.durability().unflushed_on(index, place.ssd));
         let Ok(Some(entry)) = unflushed else { return Ok(()) };

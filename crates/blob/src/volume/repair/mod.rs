@@ -1,10 +1,11 @@
-//! Repair and scrub: every micro blob has two good copies again.
+//! Repair and scrub: restore two good copies of every micro blob.
 //!
-//! A copy that is missing or stale is replaced by a new one in another place, made from the good copy, and recorded when it is complete and
-//! durable. So a repair can be interrupted anywhere. The micro blob that a file is being written to cannot be copied; so a file whose last micro
-//! blob lacks a copy goes on in another one first (a log or a manifest may stay open for hours).
-//! Micro blobs on an SSD that has been away for too long are copied to a third target, if there is one. The copy there counts until the new one does.
-//! Scrub reads and checks every copy of every block first.
+//! A copy that is missing or stale is replaced by a new one in another place, made from the good copy, and recorded
+//! when it is complete and durable. So a repair can be interrupted anywhere. A micro blob that is being written to
+//! cannot be copied. So a file whose last micro blob lacks a copy first continues in another one (a log or a manifest
+//! may stay open for hours). Micro blobs on an SSD that has been away for too long are copied to a third target, if
+//! there is one; the old copy counts until the new one is recorded. A scrub first reads and checks every copy of every
+//! block.
 //!
 //! Holds: after a repair any one target may die (`tests/worlds.rs`); `a_scrub_finds_and_repairs_every_corrupt_block`.
 
@@ -33,10 +34,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use units::Nanos;
 
-/// Factor of the usual delay after which a failed repair is tried again: there may be space by then.
+/// Delay before a failed repair is tried again, in units of the usual delay: there may be space by then.
 const AGAIN: u64 = 30;
 
-/// See the module.
+/// The procedure of repair; see the module.
 pub(crate) struct Repairer {
     settings: Rc<Settings>,
     clock: Rc<Clock>,
@@ -50,7 +51,7 @@ pub(crate) struct Repairer {
     repair: Rc<RepairSignal>,
     layouts: Rc<Layouts>,
     copier: Rc<Copier>,
-    /// Copies that were replaced.
+    /// Number of copies that were replaced.
     repaired: Cell<u64>,
 }
 
@@ -78,7 +79,7 @@ impl Repairer {
         self.repaired.get()
     }
 
-    /// Repairs whenever there is something to repair, for as long as the volume is mounted.
+    /// Repairs whenever there are copies to repair, as long as the volume is mounted.
     pub(crate) async fn keep(self: Rc<Self>) {
         let mut again = None;
         loop {
@@ -107,7 +108,7 @@ impl Repairer {
         for file in files {
             self.files.pin(file);
             if self.lacks_open_copy(file) {
-                // If it cannot, it is left for when the file goes on by itself.
+                // If this fails, the copy is repaired when the file continues elsewhere by itself.
                 let _ = self.layouts.go_on(file).await;
             }
             let result = self.repair_file(file, &mut report).await;
@@ -118,7 +119,7 @@ impl Repairer {
         Ok(report)
     }
 
-    /// Micro blobs with a good copy on an SSD that cannot be reached now.
+    /// Number of micro blobs with a good copy on an SSD that cannot be reached now.
     fn away(&self) -> u64 {
         let state = self.metadata.state();
         let is_away = |extent: &&Extent| {
@@ -127,7 +128,8 @@ impl Repairer {
         state.files().flat_map(|(_, entry)| &entry.extents).filter(is_away).count() as u64
     }
 
-    /// Whether a file is written to where a copy is missing, and could be written to where none is.
+    /// Whether a copy is missing in a micro blob that is being written to, and the file could be written with both
+    /// copies elsewhere.
     fn lacks_open_copy(&self, file: FileId) -> bool {
         let Some(settled) = self.files.settled(file) else { return false };
         let state = self.metadata.state();
@@ -145,7 +147,7 @@ impl Repairer {
                 let Some(extent) = extent else { return Ok(()) };
                 let there = |side: usize| extent.good(side).filter(|place| !self.disks.is_gone(place.ssd));
                 let lacking = (0..2).find(|&side| extent.good(side).is_none());
-                // Of two that are gone, both may come back.
+                // If both copies are on SSDs that are gone, both may come back.
                 let lacking = lacking
                     .or_else(|| (0..2).find(|&side| there(side).is_none() && there(1 - side).is_some()));
                 lacking.map(|side| (side, extent.good(1 - side)))
@@ -154,7 +156,7 @@ impl Repairer {
                 None => {}
                 Some((_, None)) => report.lost += 1,
                 Some((side, Some(source))) => match self.copier.copy(file, index, source).await {
-                    // The file was cut meanwhile, and may be written to here again.
+                    // The file was cut meanwhile, and this micro blob may be written to again.
                     Ok(place) if !is_settled(index) || !self.is_source(file, index, side, source) => {
                         self.space.free(place, self.journal.appended());
                     }

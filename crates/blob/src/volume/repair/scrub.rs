@@ -1,4 +1,4 @@
-//! Scrub: every copy of every block is read and checked, and what is wrong is repaired.
+//! Scrub: reads and checks every copy of every block, and repairs wrong ones.
 
 use super::Repairer;
 use crate::format::record::Layout;
@@ -12,7 +12,7 @@ use crate::volume::phase::Phase;
 use crate::{Class, Fault, FileId};
 use std::rc::Rc;
 
-/// See the module.
+/// The procedure; see the module.
 pub(crate) struct Scrubber {
     phase: Rc<Phase>,
     metadata: Rc<Metadata>,
@@ -32,7 +32,7 @@ impl Scrubber {
         })
     }
 
-    /// Checks every copy of every block, and repairs what is not as it was written.
+    /// Checks every copy of every block, and repairs copies that differ from the data written.
     pub(crate) async fn scrub(&self) -> Result<Report, Fault> {
         let mut report = Report::default();
         let files: Vec<FileId> = self.metadata.files();

@@ -1,4 +1,4 @@
-//! Takes bytes into the buffers of a file, as long as not too much of it is in flight.
+//! Takes bytes into the buffers of a file, as long as there is room in its window.
 
 use super::send::Sender;
 use crate::volume::Settings;
@@ -8,7 +8,7 @@ use crate::volume::parts::Parts;
 use crate::{Fault, FileId};
 use std::rc::Rc;
 
-/// See the module.
+/// The procedure; see the module.
 pub(crate) struct Appender {
     settings: Rc<Settings>,
     lease: Rc<Lease>,
@@ -26,8 +26,8 @@ impl Appender {
         })
     }
 
-    /// Takes bytes into the file's buffers. They are on their way when this returns, unless they are too few. After an error
-    /// none was taken.
+    /// Takes bytes into the file's buffers. They are in flight when this returns, unless they are too few. After an
+    /// error none was taken.
     pub(crate) async fn append(&self, file: FileId, bytes: &[u8]) -> Result<(), Fault> {
         if self.lease.is_fenced() {
             return Err(Fault::Fenced);
@@ -46,7 +46,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Waits while too much of a file is on its way, or the appends up to `before` have not completed.
+    /// Waits while too many bytes of a file are in flight, or the appends up to `before` have not completed.
     async fn make_room(&self, file: FileId, before: u64) -> Result<(), Fault> {
         let window = self.settings.window.0;
         let has_room = |open: Option<&OpenFile>| {

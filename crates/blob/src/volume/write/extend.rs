@@ -1,4 +1,4 @@
-//! Micro blobs for a file that grows, the next one ahead of time if it is a log.
+//! Takes micro blobs for a file that grows; for a log, the next one ahead of time.
 
 use crate::format::record::Record;
 use crate::steer::Data;
@@ -12,10 +12,10 @@ use crate::volume::space::Space;
 use crate::{Fault, FileId};
 use std::rc::Rc;
 
-/// Maximum number of micro blobs at the end of a file that are looked at for a copy to repair.
+/// Maximum number of micro blobs at the end of a file that are checked for a copy to repair.
 const ENDED_MAX: usize = 8;
 
-/// See the module.
+/// The procedure; see the module.
 pub(crate) struct Extents {
     spawner: Spawner,
     metadata: Rc<Metadata>,
@@ -37,7 +37,7 @@ impl Extents {
         })
     }
 
-    /// Takes the next micro blob before it is needed, and has it recorded.
+    /// Takes and records the next micro blob before it is needed.
     pub(super) fn extend_ahead(self: &Rc<Self>, file: FileId, extent: u64) {
         let has = self.metadata.state().file(file).is_none_or(|entry| entry.extents.len() as u64 > extent);
         if has {
@@ -45,7 +45,7 @@ impl Extents {
         }
         let extents = Rc::clone(self);
         self.spawner.spawn(async move {
-            // If there is no space, that is reported when the space is needed.
+            // If there is no space, this is reported when the space is needed.
             if extents.extend_to(file, extent).await.is_ok() {
                 extents.journal.want_durable(extents.journal.appended());
             }
@@ -79,7 +79,8 @@ impl Extents {
         }
     }
 
-    /// The file goes on to another micro blob, or is closed: those that were being written to can be repaired now.
+    /// After the file continues in another micro blob, or is closed: requests the repair of those that were being
+    /// written to.
     pub(super) fn repair_ended(&self, file: FileId) {
         let state = self.metadata.state();
         let Some(entry) = state.file(file) else { return };

@@ -1,4 +1,4 @@
-//! Records the layout of a file: when it is cut, when it goes on in another micro blob, when it is closed.
+//! Records the layout of a file when it is cut, continues in another micro blob, or is closed.
 
 use super::append::Appender;
 use super::extend::Extents;
@@ -17,7 +17,7 @@ use std::rc::Rc;
 /// Maximum number of syncs while other writers keep the file busy.
 const GO_ON_TRIES: usize = 16;
 
-/// See the module.
+/// The procedures; see the module.
 pub(crate) struct Layouts {
     spawner: Spawner,
     clock: Rc<Clock>,
@@ -50,7 +50,7 @@ impl Layouts {
         })
     }
 
-    /// Cuts the file. Durable when this returns.
+    /// Cuts the file. The change is durable once this returns.
     pub(crate) async fn truncate(&self, file: FileId, size: u64) -> Result<(), Fault> {
         self.files.appended(file).await;
         let before = self.files.size(file)?;
@@ -72,7 +72,7 @@ impl Layouts {
         self.lease.may_write().await
     }
 
-    /// Closes a handle. Everything appended survives a crash of this client; what was synced is recorded as such.
+    /// Closes a handle. All appended bytes survive a crash of this client; synced bytes are recorded as such.
     pub(crate) async fn close(self: &Rc<Self>, id: HandleId) -> Result<(), Fault> {
         let handle = self.files.handle(id)?;
         let mut result = Ok(());
@@ -96,8 +96,8 @@ impl Layouts {
         result
     }
 
-    /// Lets a file go on in another micro blob, so that the one that was being written to can be repaired. If something is written all
-    /// the time, the file soon goes on by itself.
+    /// Makes a file continue in another micro blob, so that the one that was being written to can be repaired. If it is
+    /// written to all the time, the file soon does so by itself.
     pub(crate) async fn go_on(&self, file: FileId) -> Result<(), Fault> {
         for _ in 0..GO_ON_TRIES {
             self.syncer.sync(file).await?;
@@ -118,7 +118,7 @@ impl Layouts {
         }
         self.syncer.sync(file).await?;
         self.files.extended(file).await;
-        // Judged and recorded in one step: while this waited, more may have been written and the file closed again.
+        // Checked and recorded in one step: during the wait, the file may have been written and closed again.
         let layout = self.files.with(file, |open| open.final_layout())?;
         if let Some(mut layout) = layout
             && self.metadata.state().file(file).is_some()

@@ -1,13 +1,13 @@
 //! Writing: from appended bytes to blocks on two SSDs.
 //!
 //! Full blocks go out in units as soon as a unit is full. *Flush* sends the rest: the last block goes out as it is, and
-//! once more when there is more in it. So a crash of the client loses nothing that was flushed. *Sync* ends the last block,
-//! so that nothing that is durable is ever written again, and makes the SSDs flush. It needs no write of metadata when the
-//! micro blob was recorded before, which is done ahead of time for files that are flushed or synced in small pieces. A single unit
-//! that is synced, or flushed where a sync followed the last time, is written durably: then nothing is left to flush.
+//! again when it has more bytes. So a crash of the client loses no flushed bytes. *Sync* ends the last block, so that
+//! no durable block is ever written again, and makes the SSDs flush. It needs no write of metadata if the micro blob
+//! was recorded before, which is done ahead of time for files that are flushed or synced in small pieces. A single unit
+//! that is synced, or flushed where a sync followed the last time, is written durably and then needs no flush.
 //!
-//! Writes of a file that is flushed or synced after each few bytes, as logs are, are urgent: a caller waits for them. The units of other files
-//! are background, so that a log does not wait behind tables at the SSDs of a switch.
+//! Writes of a file that is flushed or synced after every few bytes, like a log, are urgent, because a caller waits for
+//! them. The units of other files are background, so that a log does not wait behind tables at the SSDs of a switch.
 //!
 //! Elsewhere: buffers and units of a file are in `files`, its two copies in `copies`.
 //!

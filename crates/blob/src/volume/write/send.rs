@@ -1,4 +1,4 @@
-//! Sends units to both copies, many at a time, in an order in which no older write of a block overtakes a later one.
+//! Sends units to both copies, many at a time, so that no older write of a block overtakes a later one.
 
 use super::extend::Extents;
 use crate::task::Spawner;
@@ -11,7 +11,7 @@ use crate::volume::phase::Phase;
 use crate::{Fault, FileId};
 use std::rc::Rc;
 
-/// See the module.
+/// The procedure; see the module.
 pub(crate) struct Sender {
     settings: Rc<Settings>,
     spawner: Spawner,
@@ -35,7 +35,7 @@ impl Sender {
         })
     }
 
-    /// Sends the units that wait, unless that is going on already.
+    /// Starts to send the waiting units, unless a task already does.
     pub(super) fn send(self: &Rc<Self>, file: FileId) {
         if self.files.with(file, |open| open.units_mut().begin_sending()) == Ok(true) {
             let sender = Rc::clone(self);

@@ -1,4 +1,4 @@
-//! Flush and sync: what was appended survives a crash of this client, or power losses too.
+//! Flush and sync: make appended bytes survive a crash of this client, or power losses too.
 
 use super::send::Sender;
 use crate::volume::copies::Copies;
@@ -9,7 +9,7 @@ use crate::volume::parts::Parts;
 use crate::{Fault, FileId};
 use std::rc::Rc;
 
-/// See the module.
+/// The procedures; see the module.
 pub(crate) struct Syncer {
     lease: Rc<Lease>,
     journal: Rc<Journal>,
@@ -29,19 +29,20 @@ impl Syncer {
         })
     }
 
-    /// Everything appended so far survives a crash of this client, also what an append that was asked for before has not taken yet.
+    /// Makes all bytes appended so far survive a crash of this client, including those of earlier appends that still
+    /// wait for room.
     pub(crate) async fn flush(&self, file: FileId) -> Result<(), Fault> {
         self.files.appended(file).await;
         let upto = self.files.with(file, |open| open.cut_for_flush())?;
         self.sender.send(file);
         self.sender.sent(file, upto).await?;
-        // A file that is not open any more is recorded with all that was appended.
+        // A file that is not open any more is recorded with all appended bytes.
         let lsn = self.files.with(file, |open| open.durability().needed()).unwrap_or(0);
         self.journal.written(lsn).await?;
         self.lease.may_write().await
     }
 
-    /// Everything appended so far, as with `flush`, and the file itself, survive power losses.
+    /// Makes all bytes appended so far, as with `flush`, and the file itself survive power losses.
     pub(crate) async fn sync(&self, file: FileId) -> Result<(), Fault> {
         self.files.appended(file).await;
         let upto = self.files.with(file, |open| open.cut_for_sync())?;
