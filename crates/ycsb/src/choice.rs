@@ -1,4 +1,4 @@
-//! Which record an operation asks for, and how long things are.
+//! The choices of records for operations, and of lengths for scans and fields.
 
 use crate::keys::Keys;
 use crate::text::hash;
@@ -6,27 +6,27 @@ use crate::workload::{Distribution, LengthDistribution, Workload};
 use crate::zipf::{THETA, Zipf};
 use rand::Rng;
 
-/// Popularity is drawn among this many items, and then scattered over the records by a hash. So which records are popular does not
-/// depend on how many there are.
+/// Number of items among which popularity is drawn; a hash then scatters them over the records. So the choice of the
+/// popular records does not depend on the number of records.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_001;
-/// The sum for so many items, as YCSB has it: summing takes a minute.
+/// Zeta of this number of items, as in YCSB; a constant because summing takes a minute.
 const SCRAMBLED_ZETA: f64 = 26.469_028_201_783_02;
 
-/// Chooses the records to ask for.
+/// Chooses the records of operations.
 #[derive(Clone, Debug)]
 pub enum Requests {
-    /// Each equally often.
+    /// All records with equal probability.
     Uniform {
         /// The first record.
         first: u64,
         /// Number of records.
         count: u64,
     },
-    /// Few are very popular, and lie anywhere.
+    /// A few records are very popular; they are anywhere among the records.
     Zipfian(Scrambled),
-    /// The newest are the most popular.
+    /// The newest records are the most popular.
     Latest(Latest),
-    /// A part of the records is asked for more often.
+    /// A part of the records is chosen more often.
     Hotspot {
         /// The first record; the hot ones come first.
         first: u64,
@@ -34,17 +34,17 @@ pub enum Requests {
         hot: u64,
         /// Number of the others.
         cold: u64,
-        /// Part of the operations that ask for the hot ones.
+        /// Fraction of the operations that choose a hot record.
         share: f64,
     },
-    /// One after the other.
+    /// One record after the other.
     Sequential {
         /// The first record.
         first: u64,
         /// Number of records.
         count: u64,
     },
-    /// The newest are the most popular, the others exponentially less.
+    /// The newest record is the most popular; popularity falls exponentially with age.
     Exponential {
         /// 1 / mean distance from the newest.
         gamma: f64,
@@ -65,7 +65,7 @@ pub struct Scrambled {
 pub struct Latest(Zipf);
 
 impl Requests {
-    /// As a workload asks for it.
+    /// The choice that a workload defines.
     pub fn new(workload: &Workload) -> Requests {
         let (first, count) = (workload.insert_start, workload.insert_count);
         match workload.distribution {
@@ -84,17 +84,17 @@ impl Requests {
         }
     }
 
-    /// Zipf's distribution with another exponent than YCSB's, whose sum over 10¹⁰ + 1 items is `zeta`, or not scattered. For tests that
-    /// must tell it from YCSB's.
+    /// A Zipf distribution with another exponent than YCSB's (`zeta` is its sum over 10¹⁰ + 1 items), or one that is
+    /// not scattered. For tests that must distinguish it from YCSB's.
     pub fn zipfian(workload: &Workload, theta: f64, zeta: f64, is_scattered: bool) -> Requests {
-        // Records that will be inserted are among those that are drawn from, and drawn again while they do not exist.
+        // The draw includes records that are yet to be inserted; it is repeated while the record does not exist.
         let expected = (workload.operations as f64 * workload.mix.insert * 2.0) as u64;
         let count = workload.insert_count + expected + 1;
         let zipf = Zipf::with_zeta(SCRAMBLED_ITEMS, theta, zeta);
         Requests::Zipfian(Scrambled { zipf, first: workload.insert_start, count, is_scattered })
     }
 
-    /// A record that exists.
+    /// Chooses a record that exists.
     pub fn next(&mut self, keys: &Keys, rng: &mut impl Rng) -> u64 {
         let limit = keys.limit();
         loop {
@@ -105,7 +105,7 @@ impl Requests {
         }
     }
 
-    /// A record, perhaps one that does not exist. `None`: before the first.
+    /// Draws a record, which may not exist. `None` means one before the first.
     fn draw(&mut self, limit: u64, keys: &Keys, rng: &mut impl Rng) -> Option<u64> {
         let newest = limit - 1;
         match self {
@@ -114,7 +114,7 @@ impl Requests {
                 let item = zipf.next(rng);
                 Some(*first + if *is_scattered { hash(item) % *count } else { item % *count })
             }
-            // The oldest one is never chosen, as in YCSB.
+            // The oldest record is never chosen, as in YCSB.
             Requests::Latest(Latest(zipf)) => Some(newest - zipf.next_of(newest, rng).min(newest)),
             Requests::Hotspot { first, hot, cold, share } => Some(if rng.random::<f64>() < *share {
                 *first + rng.random_range(0..*hot)
@@ -130,14 +130,14 @@ impl Requests {
     }
 }
 
-/// How long a scan or a field is.
+/// Chooses the length of a scan or a field.
 #[derive(Clone, Debug)]
 pub enum Lengths {
-    /// From a smallest to a largest.
+    /// Uniform from a smallest to a largest length.
     Uniform(u64, u64),
-    /// The smallest most often.
+    /// Zipf: the smallest length is the most frequent.
     Zipfian(u64, ZipfianLengths),
-    /// Always the same.
+    /// A constant length.
     Constant(u64),
 }
 
@@ -146,7 +146,7 @@ pub enum Lengths {
 pub struct ZipfianLengths(Zipf);
 
 impl Lengths {
-    /// Lengths from `range.0` to `range.1`; constant ones are the largest.
+    /// Lengths from `range.0` to `range.1`. The constant is the largest.
     pub fn new(distribution: LengthDistribution, range: (u64, u64)) -> Lengths {
         let (smallest, largest) = range;
         match distribution {

@@ -1,4 +1,4 @@
-//! One thread's stream of operations.
+//! The stream of operations of one thread.
 
 use crate::choice::{Lengths, Requests};
 use crate::keys::Keys;
@@ -57,22 +57,22 @@ pub enum Fields {
     One(u32),
 }
 
-/// What to do next.
+/// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What kind it is.
+    /// Its kind.
     pub kind: Kind,
-    /// The record; of a scan, the first one.
+    /// The record, or the first one of a scan.
     pub record: u64,
     /// The number of records of a scan.
     pub scan: u64,
-    /// Fields to read, if it reads.
+    /// The fields to read, for kinds that read.
     pub reads: Fields,
-    /// Fields to write, if it writes.
+    /// The fields to write, for kinds that write.
     pub writes: Fields,
 }
 
-/// One thread's stream of operations, by its seed.
+/// The stream of operations of one thread, which its seed determines.
 #[derive(Debug)]
 pub struct Generator {
     workload: Arc<Workload>,
@@ -90,7 +90,7 @@ impl Generator {
         Generator::with_requests(workload, keys, requests, seed, thread)
     }
 
-    /// The same, with records chosen in another way than the workload says.
+    /// A stream whose records are chosen by `requests` instead of the workload.
     pub fn with_requests(
         workload: Arc<Workload>,
         keys: Arc<Keys>,
@@ -105,7 +105,7 @@ impl Generator {
         Generator { workload, keys, requests, scans, lengths, rng }
     }
 
-    /// What to do next. An insert must be acknowledged (`Keys::acknowledge`) when it has ended.
+    /// Generates the next operation. An insert must be acknowledged (`Keys::acknowledge`) when it has ended.
     pub fn next_operation(&mut self) -> Operation {
         let kind = self.kind();
         let record = match kind {
@@ -134,7 +134,7 @@ impl Generator {
             drawn -= weight;
             last = kind;
         }
-        // What is left was lost in rounding.
+        // Only rounding errors lead here.
         last
     }
 
@@ -198,7 +198,7 @@ mod tests {
                     Kind::Insert => pending.push(operation.record),
                     _ => assert!(operation.record < limit, "{operation:?}, limit {limit}"),
                 }
-                // Acknowledged late, and the newest first.
+                // The inserts are acknowledged late, and the newest first.
                 if pending.len() == 5 {
                     pending.drain(..).rev().for_each(|record| generator.keys.acknowledge(record));
                 }

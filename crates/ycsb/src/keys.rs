@@ -1,7 +1,7 @@
-//! Which records exist: a counter of inserts, and of the inserts that are acknowledged.
+//! The records that exist: counters of started and of acknowledged inserts.
 //!
-//! Several threads insert at the same time, and end in any order. A read must not ask for a record that is not there yet, so reads
-//! choose among the records up to the newest one *before which all are acknowledged*.
+//! Several threads insert at the same time, and complete in any order. A read must not use a record that does not exist
+//! yet. So reads choose among the records up to the newest one *before which all are acknowledged*.
 //!
 //! Holds: `a_record_is_offered_when_it_and_all_before_it_are_there`.
 
@@ -9,26 +9,26 @@ use crate::Workload;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// What all threads of one database share.
+/// The state that all threads of one database share.
 #[derive(Debug)]
 pub struct Keys(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    /// The record that is loaded next, and the end of those.
+    /// The next record to load, and the end of the range.
     load: (u64, u64),
-    /// The record that is inserted next after the load.
+    /// The next record to insert after the load.
     insert: u64,
     /// All records before this one exist.
     limit: u64,
-    /// Acknowledged, but a record before is not.
+    /// Acknowledged records after a record that is not acknowledged yet.
     acknowledged: BTreeSet<u64>,
-    /// Count of requests in sequence.
+    /// Number of sequential requests so far.
     sequence: u64,
 }
 
 impl Keys {
-    /// For a database with the records of the workload, or one that they are loaded to.
+    /// For a database that has the workload's records, or gets them by a load.
     pub fn new(workload: &Workload) -> Keys {
         let first = workload.insert_start;
         Keys(Mutex::new(State {
@@ -44,7 +44,7 @@ impl Keys {
         action(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The record to load next; `None` when all are loaded.
+    /// The next record to load; `None` when all are loaded.
     pub fn next_load(&self) -> Option<u64> {
         self.with(|state| {
             let (next, end) = state.load;
@@ -55,7 +55,7 @@ impl Keys {
         })
     }
 
-    /// A record that does not exist yet, to be inserted. Whatever becomes of that, it must be acknowledged.
+    /// A record that does not exist yet, to be inserted. It must be acknowledged even if the insert fails.
     pub fn next_insert(&self) -> u64 {
         self.with(|state| {
             state.insert += 1;
@@ -63,7 +63,7 @@ impl Keys {
         })
     }
 
-    /// A record was inserted, or its insert has failed for ever.
+    /// Notes that a record was inserted, or that its insert has failed for good.
     pub fn acknowledge(&self, record: u64) {
         self.with(|state| {
             state.acknowledged.insert(record);
@@ -73,12 +73,12 @@ impl Keys {
         });
     }
 
-    /// All records before this one may be asked for.
+    /// All records before this one exist and may be read.
     pub fn limit(&self) -> u64 {
         self.with(|state| state.limit)
     }
 
-    /// Counts requests in sequence, over all threads.
+    /// The number of the next sequential request, over all threads.
     pub(crate) fn next_in_sequence(&self) -> u64 {
         self.with(|state| {
             state.sequence += 1;

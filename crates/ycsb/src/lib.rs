@@ -1,17 +1,19 @@
-//! The core workloads of YCSB (the Yahoo! Cloud Serving Benchmark): which operation on which record comes next, and with what bytes.
+//! The core workloads of YCSB (the Yahoo! Cloud Serving Benchmark): the sequence of operations, with their records and
+//! bytes.
 //!
 //! ```text
 //!   property file, key=value ─► Properties ─► Workload ─┬─► Generator (one per thread, seeded) ─► Operation
-//!                                              Keys ────┘    (shared: what was inserted and acknowledged)
+//!                                              Keys ────┘    (shared: inserts started and acknowledged)
 //! ```
 //!
-//! Semantics are those of CoreWorkload in YCSB 0.17.0: the same properties, the same distributions with the same constants, the same
-//! names of keys. There is no clock, no database and no thread here: whoever carries the operations out brings them.
+//! Semantics are those of CoreWorkload in YCSB 0.17.0: the same properties, the same distributions with the same
+//! constants, the same names of keys. This crate has no clock, database or thread: the caller that carries out the
+//! operations provides them.
 //!
-//! Differs from YCSB: choices are seeded; a workload that cannot work is refused instead of taken as something else; numbers of records
-//! are not cut to 32 bits.
+//! Differences from YCSB: choices are seeded; a workload that cannot work is refused and not reinterpreted; numbers of
+//! records are not cut to 32 bits.
 //!
-//! Holds: the frequencies of all kinds of choices agree with those that the real YCSB makes (`tests/real.rs`).
+//! Holds: the frequencies of all kinds of choices agree with those of the real YCSB (`tests/real.rs`).
 
 mod choice;
 mod generator;

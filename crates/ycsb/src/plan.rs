@@ -1,79 +1,80 @@
-//! What `gimbal bench ycsb` and the program that drives RocksDB tell each other: a plan, then lines of JSON.
+//! The protocol between `gimbal bench ycsb` and the program that drives RocksDB: a plan, then lines of JSON.
 //!
 //! ```text
 //!   gimbal ── plan, one line ──► gimbal-ycsb ── progress, progress, …, report or failure ──► gimbal
 //! ```
 //!
-//! The driver goes on while its standard input stays open. So it ends with the command that has started it, whatever ends that.
+//! The driver runs only while its standard input stays open. So it ends with the command that started it, however that
+//! ends.
 
 use crate::Kind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Where a database lies.
+/// The location of a database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// How it is called in results.
+    /// Its name in results.
     pub name: String,
     /// The file system, such as `gimbal://…`; `None` is the local one.
     pub uri: Option<String>,
-    /// The path there.
+    /// The path in this file system.
     pub path: String,
 }
 
-/// What to do.
+/// The work of the driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The databases; all of them work at the same time.
+    /// The databases, which all work at the same time.
     pub places: Vec<Place>,
     /// YCSB's properties.
     pub properties: BTreeMap<String, String>,
     /// Threads of each database.
     pub threads: u32,
-    /// Where choices come from.
+    /// Seed of the choices.
     pub seed: u64,
     /// RocksDB's options, as text.
     pub options: String,
-    /// Each write is synced.
+    /// Whether each write is synced.
     pub is_synced: bool,
-    /// Makes new databases and loads them; otherwise they must be there.
+    /// Whether to create the databases and load them; otherwise they must exist.
     pub is_loaded: bool,
-    /// Ends the run after this time, in milliseconds, if all operations are not done before.
+    /// Time limit of the run, in milliseconds; it may end earlier, after all operations.
     pub runtime: Option<u64>,
-    /// Before measuring, in milliseconds.
+    /// Length of the warm-up before measuring, in milliseconds.
     pub ramp: u64,
 }
 
-/// What the driver says.
+/// A message of the driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Message {
-    /// How far it is.
+    /// Its progress.
     Progress {
-        /// What it does.
+        /// The current phase.
         phase: Phase,
         /// Records or operations done.
         done: u64,
-        /// How many there will be, if that is known.
+        /// Total number, if it is known.
         of: Option<u64>,
     },
-    /// It is done.
+    /// The results, at the end.
     Report(Box<Report>),
-    /// It cannot go on.
+    /// The reason why it cannot continue.
     Failed(String),
 }
 
-/// What the driver does.
+/// The phase of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Opens the databases.
+    /// Opening the databases.
     Opening,
-    /// Inserts the records.
+    /// Inserting the records.
     Loading,
-    /// Carries the workload out, not measured yet.
+    /// Carrying out the workload, before measuring.
     Ramp,
-    /// Carries the workload out.
+    /// Carrying out the workload, measured.
     Running,
 }
 
@@ -94,35 +95,35 @@ pub struct Latency {
     pub max: f64,
 }
 
-/// What was measured of one database, or of all.
+/// The measurements of one database, or of all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The database.
     pub name: String,
     /// Operations per second.
     pub throughput: f64,
-    /// Of all operations.
+    /// Latency of all operations together.
     pub all: Latency,
-    /// By the kind of operation.
+    /// Latency by kind of operation.
     pub kinds: BTreeMap<Kind, Latency>,
-    /// Records that were asked for and not found.
+    /// Number of records that were requested and not found.
     pub missing: u64,
-    /// Records that were not as written; looked for with `dataintegrity`.
+    /// Number of records that differed from the data written; checked with `dataintegrity`.
     pub wrong: u64,
 }
 
-/// What was measured.
+/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// How long the load took, in seconds.
+    /// Duration of the load, in seconds.
     pub load: Option<f64>,
-    /// How long was measured, in seconds.
+    /// Duration of the measurement, in seconds.
     pub seconds: f64,
     /// Each database.
     pub instances: Vec<Measured>,
     /// All together.
     pub total: Measured,
-    /// What RocksDB has counted from opening to the end, over all databases.
+    /// RocksDB's counters from opening to the end, summed over all databases.
     pub rocksdb: BTreeMap<String, u64>,
 }
 

@@ -5,26 +5,26 @@ use std::io::Read;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// What is wrong with properties.
+/// A problem of properties.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PropertyError {
-    /// The text is no property file.
+    /// The text is not a property file.
     #[error("no property file: {0}")]
     Syntax(String),
     /// There is no `=`.
     #[error("'{0}' is no property: write KEY=VALUE")]
     NoAssignment(String),
-    /// A value that the property cannot have.
+    /// The property cannot have this value.
     #[error("property {key} = '{value}': {why}")]
     Value {
         /// The property.
         key: String,
         /// Its value.
         value: String,
-        /// Why it cannot have it.
+        /// The reason.
         why: String,
     },
-    /// Values that do not go together.
+    /// Values that contradict each other.
     #[error("{0}")]
     Together(String),
     /// There is no such core workload.
@@ -36,7 +36,7 @@ pub enum PropertyError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties(BTreeMap<String, String>);
 
-/// What makes each of the core workloads, besides the defaults.
+/// The properties in which each core workload differs from the defaults.
 const CORE: [(char, &[(&str, &str)]); 6] = [
     ('a', &[("readproportion", "0.5"), ("updateproportion", "0.5"), ("requestdistribution", "zipfian")]),
     ('b', &[("readproportion", "0.95"), ("updateproportion", "0.05"), ("requestdistribution", "zipfian")]),
@@ -73,7 +73,7 @@ const CORE: [(char, &[(&str, &str)]); 6] = [
 ];
 
 impl Properties {
-    /// Those of a core workload, A to F, with a thousand records and operations.
+    /// The properties of a core workload, A to F, with a thousand records and operations.
     ///
     /// # Errors
     /// If there is no such workload.
@@ -85,10 +85,10 @@ impl Properties {
         Ok(Properties(all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()))
     }
 
-    /// Adds those of a property file.
+    /// Adds the properties of a file.
     ///
     /// # Errors
-    /// If it is none, or cannot be read.
+    /// If it is not a property file, or cannot be read.
     pub fn add(&mut self, file: impl Read) -> Result<(), PropertyError> {
         let read = java_properties::read(file).map_err(|error| PropertyError::Syntax(error.to_string()))?;
         self.0.extend(read);
@@ -147,7 +147,7 @@ impl Properties {
         }
     }
 
-    /// One of several words.
+    /// A property with one of several words as its value.
     ///
     /// # Errors
     /// If it is none of them.

@@ -1,11 +1,11 @@
 //! A record as the value of one key: its fields with their names, one after the other.
 //!
-//! Each is the length of the name (4 bytes, big-endian), the name, the length of the bytes, the bytes.
+//! A field is the length of its name (4 bytes, big-endian), the name, the length of its bytes, and the bytes.
 
 /// A field: its name and its bytes.
 pub type Field = (String, Vec<u8>);
 
-/// What stands for these fields.
+/// Encodes the fields.
 pub fn encode(fields: &[Field]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(fields.iter().map(|(name, value)| 8 + name.len() + value.len()).sum());
     for (name, value) in fields {
@@ -17,7 +17,7 @@ pub fn encode(fields: &[Field]) -> Vec<u8> {
     bytes
 }
 
-/// The fields of a record; `None` if this is no record.
+/// Decodes the fields of a record; `None` if the bytes are not a record.
 pub fn decode(mut bytes: &[u8]) -> Option<Vec<Field>> {
     let mut part = || -> Option<Option<Vec<u8>>> {
         let Some((length, rest)) = bytes.split_first_chunk::<4>() else {

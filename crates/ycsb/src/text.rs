@@ -3,7 +3,7 @@
 use crate::workload::{Order, Workload};
 use rand::Rng;
 
-/// FNV-1a over the eight bytes of a number, least significant first; its absolute value, as YCSB takes it.
+/// FNV-1a over the eight bytes of a number, least significant first; the absolute value, as in YCSB.
 pub(crate) fn hash(number: u64) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -22,10 +22,10 @@ impl Workload {
         format!("user{number:0width$}", width = self.zero_padding)
     }
 
-    /// Where a record comes in the order of keys, as a number.
+    /// The position of a record in the order of keys, as a number.
     pub fn place(&self, record: u64) -> u64 {
         let key = self.key(record);
-        // As a fraction, so that shorter numbers come where they belong.
+        // As a fraction, so that shorter numbers sort correctly.
         let digits = key.bytes().skip(4).chain(std::iter::repeat(b'0')).take(19);
         digits.fold(0, |place, digit| place * 10 + u64::from(digit - b'0'))
     }
@@ -40,7 +40,7 @@ impl Workload {
         let mut text = format!("{}:{}", self.key(record), self.field(field));
         let mut hash = java_hash(0, &text);
         while text.len() < length {
-            // A hash of all before it, as Java hashes strings.
+            // Appends a hash of the text so far, computed like Java's hash of strings.
             hash = java_hash(hash, ":");
             let part = hash.to_string();
             hash = java_hash(hash, &part);
@@ -52,12 +52,12 @@ impl Workload {
     }
 }
 
-/// Java's hash of a string, when that of the text before `text` is known.
+/// Java's hash of a string, continued from the hash of the text before `text`.
 fn java_hash(before: i32, text: &str) -> i32 {
     text.bytes().fold(before, |hash, byte| hash.wrapping_mul(31).wrapping_add(i32::from(byte)))
 }
 
-/// Bytes that nobody can foretell, from the characters that YCSB uses: so they compress as well as its own.
+/// Random bytes from the characters that YCSB uses, so that they compress as well as its own.
 pub(crate) fn random(length: usize, rng: &mut impl Rng) -> Vec<u8> {
     const MASKS: [u8; 6] = [31, 63, 95, 31, 63, 95];
     let mut bytes = vec![0; length];

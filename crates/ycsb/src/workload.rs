@@ -1,58 +1,58 @@
-//! A workload: what the properties mean.
+//! A workload: the meaning of the properties.
 //!
-//! Defaults are those of YCSB's CoreWorkload. What YCSB would take as something else (a word that it does not know, a part that is
-//! no part) is an error here.
+//! Defaults are those of YCSB's CoreWorkload. Values that YCSB would reinterpret (an unknown word, a fraction outside 0
+//! to 1) are errors here.
 
 use crate::properties::{Properties, PropertyError};
 
-/// Which records are asked for.
+/// The distribution of operations over records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Each equally often.
+    /// All records with equal probability.
     Uniform,
-    /// Few are very popular, and lie anywhere.
+    /// A few records are very popular; they are anywhere among the records.
     Zipfian,
-    /// The newest are the most popular.
+    /// The newest records are the most popular.
     Latest,
-    /// A part of the operations asks for a part of the records.
+    /// A fraction of the operations uses a fraction of the records.
     Hotspot {
-        /// Part of the records.
+        /// Fraction of the records.
         data: f64,
-        /// Part of the operations.
+        /// Fraction of the operations.
         operations: f64,
     },
-    /// One after the other.
+    /// One record after the other.
     Sequential,
-    /// So many of the operations ask for the newest part.
+    /// Popularity falls exponentially with age; given by one percentile of the operations.
     Exponential {
-        /// Percentage of the operations.
+        /// Percentage of the operations that use the newest records.
         percentile: f64,
-        /// Part of the records.
+        /// Fraction of the records that these are.
         part: f64,
     },
 }
 
-/// How long things are.
+/// A distribution of lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LengthDistribution {
     /// Always the longest.
     Constant,
-    /// Each length equally often.
+    /// All lengths with equal probability.
     Uniform,
-    /// Short ones more often.
+    /// Short lengths are more frequent.
     Zipfian,
 }
 
-/// How records are numbered in keys.
+/// The numbering of records in keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// By a hash, so that neighbours are inserted at different times.
+    /// By a hash, so that neighbouring keys are inserted at different times.
     Hashed,
-    /// In the order of inserting.
+    /// In the order of insertion.
     Ordered,
 }
 
-/// How often each kind of operation comes, in any unit.
+/// Weights of the kinds of operations, in any unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     /// Reads.
@@ -67,46 +67,46 @@ pub struct Mix {
     pub read_modify_write: f64,
 }
 
-/// What the properties mean.
+/// A workload, as the properties define it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// Records that the database has after all loads.
+    /// Number of records in the database after all loads.
     pub records: u64,
-    /// The first record that this one loads and asks for.
+    /// The first record that this workload loads and uses.
     pub insert_start: u64,
-    /// Number of records that this one loads and asks for.
+    /// Number of records that this workload loads and uses.
     pub insert_count: u64,
-    /// Number of operations; 0: until somebody ends it.
+    /// Number of operations; 0: no limit.
     pub operations: u64,
-    /// How often each kind of operation comes.
+    /// Weights of the kinds of operations.
     pub mix: Mix,
-    /// Which records are asked for.
+    /// The distribution of operations over records.
     pub distribution: Distribution,
     /// The shortest and the longest scan.
     pub scan_length: (u64, u64),
-    /// How long scans are.
+    /// The distribution of scan lengths.
     pub scan_distribution: LengthDistribution,
-    /// Fields of a record.
+    /// Number of fields of a record.
     pub fields: u32,
-    /// What their names begin with.
+    /// Prefix of the fields' names.
     pub field_prefix: String,
     /// The shortest and the longest field, in bytes.
     pub field_length: (u64, u64),
-    /// How long fields are.
+    /// The distribution of field lengths.
     pub field_distribution: LengthDistribution,
-    /// Reads read all fields, or one.
+    /// Whether reads read all fields, or one.
     pub reads_all: bool,
-    /// Updates write all fields, or one.
+    /// Whether updates write all fields, or one.
     pub writes_all: bool,
-    /// What is read is compared with what must have been written.
+    /// Whether reads are compared with the data that must have been written.
     pub is_checked: bool,
-    /// How records are numbered in keys.
+    /// The numbering of records in keys.
     pub order: Order,
-    /// Digits that a key has at least.
+    /// Minimum number of digits of a key.
     pub zero_padding: usize,
 }
 
-/// The properties that `Workload` knows. `workload` may only say that it is this one.
+/// The properties that `Workload` knows. `workload` must name the class CoreWorkload.
 const KNOWN: [&str; 30] = [
     "workload",
     "recordcount",
@@ -136,7 +136,7 @@ const KNOWN: [&str; 30] = [
     "dataintegrity",
     "insertorder",
     "zeropadding",
-    // There is one table, and fields are always read by the record.
+    // There is one table, and fields are always read with their record.
     "table",
     "readallfieldsbyname",
 ];
@@ -219,10 +219,10 @@ fn range(properties: &Properties, keys: [&str; 2], defaults: [u64; 2]) -> Result
 }
 
 impl Workload {
-    /// What properties mean.
+    /// Interprets properties.
     ///
     /// # Errors
-    /// The first that cannot be.
+    /// The first property with an impossible value.
     pub fn new(properties: &Properties) -> Result<Workload, PropertyError> {
         if let Some(class) = properties.text("workload")
             && !class.ends_with(".CoreWorkload")
@@ -279,7 +279,7 @@ impl Workload {
         })
     }
 
-    /// The properties that mean nothing to a workload.
+    /// The properties that have no meaning for a workload.
     pub fn unknown(properties: &Properties) -> Vec<&str> {
         properties.names().filter(|name| !KNOWN.contains(name)).collect()
     }

@@ -1,7 +1,7 @@
 //! Zipf's distribution as YCSB draws it: after Gray et al., "Quickly Generating Billion-Record Synthetic Databases" (SIGMOD 1994).
 //!
-//! Item 0 is the most popular. The method is an approximation: it hits the first two items exactly and interpolates the others. So a
-//! library's exact Zipf would not agree with YCSB (`tests/real.rs` would notice).
+//! Item 0 is the most popular. The method is an approximation: it is exact for the first two items and interpolates the
+//! others. So a library's exact Zipf would not agree with YCSB (`tests/real.rs` would detect that).
 
 use rand::Rng;
 
@@ -13,25 +13,25 @@ fn zeta(from: u64, to: u64, theta: f64, sum: f64) -> f64 {
     (from..to).fold(sum, |sum, item| sum + 1.0 / ((item + 1) as f64).powf(theta))
 }
 
-/// Items by popularity.
+/// Draws items by popularity.
 #[derive(Clone, Debug)]
 pub(crate) struct Zipf {
-    /// Number of items at the beginning.
+    /// Number of items at the start.
     items: u64,
     theta: f64,
     zeta: f64,
-    /// Number of items that `zeta` is the sum of.
+    /// Number of items over which `zeta` is summed.
     summed: u64,
     eta: f64,
 }
 
 impl Zipf {
-    /// Items 0 to `items` − 1.
+    /// A distribution over the items 0 to `items` − 1.
     pub(crate) fn new(items: u64, theta: f64) -> Zipf {
         Zipf::with_zeta(items, theta, zeta(0, items, theta, 0.0))
     }
 
-    /// The same, when the sum is known.
+    /// The same with a known sum.
     pub(crate) fn with_zeta(items: u64, theta: f64, zeta: f64) -> Zipf {
         let mut zipf = Zipf { items, theta, zeta, summed: items, eta: 0.0 };
         zipf.eta = zipf.eta();
@@ -43,12 +43,13 @@ impl Zipf {
         (1.0 - (2.0 / self.items as f64).powf(1.0 - self.theta)) / (1.0 - two / self.zeta)
     }
 
-    /// An item.
+    /// Draws an item.
     pub(crate) fn next(&mut self, rng: &mut impl Rng) -> u64 {
         self.next_of(self.items, rng)
     }
 
-    /// An item, when there are `items` now. Their number only grows; a smaller one than before is drawn from with the old sum.
+    /// Draws one of the current number of items. This number only grows; if it is smaller than before, the draw uses
+    /// the old sum.
     pub(crate) fn next_of(&mut self, items: u64, rng: &mut impl Rng) -> u64 {
         if items > self.summed {
             self.zeta = zeta(self.summed, items, self.theta, self.zeta);

@@ -1,7 +1,7 @@
-//! Our choices against those of the real YCSB, whose counts are kept in `real/histograms` (`real/export.sh` made them).
+//! Compares our choices with counts of the real YCSB, kept in `real/histograms` (made by `real/export.sh`).
 //!
-//! Both are samples of what must be one distribution, so the test is χ² for two samples. With the seed that is kept here the result
-//! is always the same. A p-value below the limit would come from equal distributions once in ten thousand tests.
+//! Both must be samples of the same distribution, so the test is χ² for two samples. With the fixed seed the result is
+//! always the same. Equal distributions give a p-value below the limit once in ten thousand tests.
 
 #[path = "real/counts.rs"]
 mod counts;
@@ -10,20 +10,20 @@ use counts::{Counts, p_value};
 use std::sync::Arc;
 use ycsb::{Generator, Keys, Kind, Properties, Requests, Workload};
 
-/// Less than this is no chance.
+/// Smallest p-value that still counts as chance.
 const P_MIN: f64 = 1e-4;
-/// What a wrong distribution must stay below.
+/// Limit of the p-value for a wrong distribution.
 const P_WRONG: f64 = 1e-12;
 
 const CASES: [&str; 11] =
     ["a", "b", "c", "d", "e", "f", "uniform", "hotspot", "exponential", "sequential", "part"];
 
-/// Which part of the counts describes the choice of records. Where records are inserted, their age at a time is up to chance: then
-/// what all records have in common is compared.
+/// The counts that describe the choice of records. If records are inserted, their age at any time depends on chance;
+/// then compare counts that do not depend on it.
 fn compared(case: &str, counts: &Counts) -> Vec<u64> {
     match case {
         "d" | "exponential" => counts.behind.clone(),
-        // All of them exist from the beginning, so their proportions do not depend on the inserts.
+        // All of these exist from the beginning, so their proportions do not depend on the inserts.
         _ => counts.records.clone(),
     }
 }
@@ -93,7 +93,7 @@ fn a_wrong_distribution_is_noticed() {
         let p = p(&|workload| Requests::zipfian(workload, 0.99, zeta(0.99), false));
         assert!(p < P_WRONG, "{case}: that nothing is scattered was not noticed, p = {p:e}");
     }
-    // The newest records, asked for as if they were any.
+    // Workload D with uniform choices instead of the newest records.
     let real = Counts::kept("d");
     let p = p_value(&real.behind, &ours(&real, |_| Requests::Uniform { first: 0, count: 2000 }).behind);
     assert!(p < P_WRONG, "d: p = {p:e}");

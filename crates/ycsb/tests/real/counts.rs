@@ -1,4 +1,4 @@
-//! Counts of choices: those that are kept, and ours; and how likely it is that both come from one distribution.
+//! Counts of choices, kept ones and ours, and the probability that both come from one distribution.
 
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 use std::collections::BTreeMap;
@@ -7,18 +7,18 @@ use ycsb::{Kind, Operation, Properties};
 /// Cells with fewer counts than this in both samples together are joined with their neighbours.
 const CELL_MIN: u64 = 20;
 
-/// How often each thing was chosen.
+/// Number of times that each choice was made.
 pub(crate) struct Counts {
     pub(crate) properties: Properties,
     pub(crate) operations: BTreeMap<String, u64>,
     pub(crate) fields: BTreeMap<String, u64>,
     pub(crate) lengths: BTreeMap<String, u64>,
     pub(crate) scans: BTreeMap<String, u64>,
-    /// Requests for records that were not there at the beginning.
+    /// Number of requests for records that did not exist at the beginning.
     pub(crate) fresh: u64,
-    /// Requests for each of the others.
+    /// Number of requests for each of the others.
     pub(crate) records: Vec<u64>,
-    /// Requests by the distance from the newest record.
+    /// Number of requests by distance from the newest record.
     pub(crate) behind: Vec<u64>,
 }
 
@@ -39,7 +39,7 @@ fn pairs(text: &str) -> BTreeMap<String, u64> {
 }
 
 impl Counts {
-    /// None yet.
+    /// No counts yet.
     pub(crate) fn new(properties: Properties) -> Counts {
         let records = properties.get("recordcount", "a number").expect("a number").unwrap_or(0);
         Counts {
@@ -54,7 +54,7 @@ impl Counts {
         }
     }
 
-    /// Those of the real YCSB.
+    /// The counts of the real YCSB.
     pub(crate) fn kept(case: &str) -> Counts {
         let mut counts = Counts::new(Properties::default());
         for line in lines(case) {
@@ -77,7 +77,7 @@ impl Counts {
         counts
     }
 
-    /// Adds an operation, when `limit` records exist, `loaded` of which were there at the beginning.
+    /// Counts an operation at a time when `limit` records exist, of which `loaded` existed at the beginning.
     pub(crate) fn add(&mut self, operation: &Operation, limit: u64, loaded: u64) {
         *self.operations.entry(operation.kind.name().to_owned()).or_default() += 1;
         if operation.kind == Kind::Insert {
@@ -94,7 +94,7 @@ impl Counts {
         self.behind[((limit - 1 - operation.record) as usize).min(last)] += 1;
     }
 
-    /// Adds what was written.
+    /// Counts the fields written, with their lengths.
     pub(crate) fn add_values(&mut self, values: &[(String, Vec<u8>)]) {
         for (field, value) in values {
             *self.fields.entry(field.clone()).or_default() += 1;
@@ -102,13 +102,13 @@ impl Counts {
         }
     }
 
-    /// How often any record was asked for.
+    /// Total number of requests for records.
     pub(crate) fn asked(&self) -> u64 {
         self.fresh + self.records.iter().sum::<u64>()
     }
 }
 
-/// The same for counts by name; a name that only one has was counted 0 times in the other.
+/// The same for counts by name; a name that is in only one of them has count 0 in the other.
 pub(crate) fn p_of_names(one: &BTreeMap<String, u64>, other: &BTreeMap<String, u64>) -> f64 {
     let mut names: Vec<&String> = one.keys().chain(other.keys()).collect();
     names.sort();
@@ -119,7 +119,7 @@ pub(crate) fn p_of_names(one: &BTreeMap<String, u64>, other: &BTreeMap<String, u
     p_value(&counts(one), &counts(other))
 }
 
-/// How likely two samples of one distribution differ at least as much as these: χ² for two samples.
+/// The probability that two samples of one distribution differ at least as much as these: χ² for two samples.
 pub(crate) fn p_value(one: &[u64], other: &[u64]) -> f64 {
     assert_eq!(one.len(), other.len(), "different cells");
     let mut cells: Vec<(u64, u64)> = Vec::new();
@@ -137,7 +137,7 @@ pub(crate) fn p_value(one: &[u64], other: &[u64]) -> f64 {
     let total = |part: fn(&(u64, u64)) -> u64| cells.iter().map(part).sum::<u64>() as f64;
     let (total_one, total_other) = (total(|cell| cell.0), total(|cell| cell.1));
     if cells.len() < 2 {
-        // One thing only was chosen: by both, or by neither.
+        // There is only one cell: the samples agree if both or neither have counts.
         return if (total_one > 0.0) == (total_other > 0.0) { 1.0 } else { 0.0 };
     }
     assert!(total_one > 0.0 && total_other > 0.0, "one sample is empty: {total_one} {total_other}");
