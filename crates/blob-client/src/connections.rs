@@ -1,7 +1,7 @@
-//! The connections of a volume: one controller per SSD, made anew whenever it is lost.
+//! The connections of a volume: one controller per SSD, replaced whenever it is lost.
 //!
-//! Each connection is a controller of its own that is not retried, so that no IO of a lost connection is ever sent again. A
-//! namespace counts only if it has the UUID that was registered.
+//! Each connection uses its own controller without retries, so that no IO of a lost connection is ever sent again. A
+//! namespace is used only if it has the UUID that was registered.
 
 use crate::mount::Options;
 use blob::catalog::SsdRecord;
@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use units::{Instant, Lba, Nanos};
 
-/// Pause before a lost connection is made anew, doubled up to the longest.
+/// Pause before a lost connection is replaced; doubled with each failure, up to the longest.
 const PAUSE_FIRST: Nanos = Nanos::millis(50);
 const PAUSE_LONGEST: Nanos = Nanos::secs(2);
 
 struct Connection {
     record: SsdRecord,
     controller: Option<ControllerId>,
-    /// Grows with each connection.
+    /// Grows with each new connection.
     epoch: u64,
     is_up: bool,
     block_size: u64,
@@ -30,7 +30,7 @@ struct Connection {
     pause: Nanos,
 }
 
-/// What the volume's thread must tell the core.
+/// An event that the volume's thread must pass to the core.
 pub(crate) enum News {
     Ssd { ssd: SsdId, is_up: bool, epoch: u64 },
     IoEnd { io: u64, epoch: u64, result: Result<Vec<u8>, IoFault>, ssd: SsdId },
@@ -47,7 +47,7 @@ impl Connections {
         Connections { options, all: BTreeMap::new() }
     }
 
-    /// These SSDs are of interest.
+    /// Sets the SSDs to connect to.
     pub(crate) fn want(&mut self, ssds: Vec<(SsdId, SsdRecord)>) {
         for (ssd, record) in ssds {
             let one = self.all.entry(ssd).or_insert_with(|| Connection {
@@ -59,7 +59,7 @@ impl Connections {
                 retry_at: Instant::ZERO,
                 pause: PAUSE_FIRST,
             });
-            // Its target may be elsewhere now. What is connected stays so until it breaks.
+            // The target may have another address now. An existing connection stays until it breaks.
             if one.record != record {
                 one.record = record;
                 (one.retry_at, one.pause) = (Instant::ZERO, PAUSE_FIRST);
@@ -67,12 +67,12 @@ impl Connections {
         }
     }
 
-    /// When `connect_due` has something to do next.
+    /// The time for the next call of `connect_due`.
     pub(crate) fn next_retry(&self) -> Option<Instant> {
         self.all.values().filter(|one| one.controller.is_none()).map(|one| one.retry_at).min()
     }
 
-    /// Begins the connections whose time has come.
+    /// Starts the connections that are due.
     pub(crate) fn connect_due(&mut self, engine: &mut Engine, now: Instant) {
         for one in self.all.values_mut().filter(|one| one.controller.is_none() && one.retry_at <= now) {
             match controller_options(&self.options, &one.record) {
@@ -96,7 +96,7 @@ impl Connections {
         found.map(|(ssd, one)| (*ssd, one))
     }
 
-    /// What the switch in front of an SSD said last: the credit, and whether the SSD is slow.
+    /// The last report of the switch in front of an SSD: the credit, and whether the SSD is slow.
     pub(crate) fn told(&self, engine: &Engine, ssd: SsdId) -> (Option<u32>, Option<Slow>) {
         let controller = self.all.get(&ssd).and_then(|one| one.controller);
         let Some(view) = controller.and_then(|controller| engine.view(controller)) else {
@@ -106,7 +106,7 @@ impl Connections {
         (view.credit, view.busy.map(slow))
     }
 
-    /// Sends an IO. What cannot be sent has ended.
+    /// Sends an IO. If it cannot be sent, returns its end.
     pub(crate) fn submit(&mut self, engine: &mut Engine, io: &Io) -> Option<News> {
         let (ssd, id) = (io.ssd, io.id.0);
         let (epoch, fault) = match self.all.get_mut(&ssd) {
@@ -142,7 +142,7 @@ impl Connections {
                         Some(News::Ssd { ssd, is_up: true, epoch: one.epoch })
                     }
                     None => {
-                        // Another SSD has the address.
+                        // Another SSD is at this address.
                         engine.close(controller);
                         one.wait(now);
                         None
@@ -213,7 +213,7 @@ fn ended(engine: &mut Engine, completion: Completion) -> Result<Vec<u8>, IoFault
     }
 }
 
-/// `None` if the record cannot be used: the SSD counts as unreachable.
+/// The options to connect to an SSD. `None` if the record cannot be used: the SSD counts as unreachable.
 fn controller_options(options: &Options, record: &SsdRecord) -> Option<ControllerOptions> {
     let address: SocketAddr = record.address.to_socket_addrs().ok()?.next()?;
     let subsystem = Nqn::new(&record.subsystem).ok()?;

@@ -1,4 +1,4 @@
-//! What other threads hand to the volume's thread, and how they wait for the outcome.
+//! The jobs that other threads pass to the volume's thread, and the outcomes that they wait for.
 
 use blob::catalog::{OrderError, Reply};
 use blob::{Fault, OrderId, Outcome, Request};
@@ -13,13 +13,14 @@ pub(crate) enum Job {
     Stop,
 }
 
-/// Jobs in order. Closed when nobody takes them any more: then their answers are given at once, by being dropped.
+/// Jobs in order. Closed when the volume's thread ends: after that, a job is dropped at once, and so its answer is
+/// given.
 pub(crate) struct Inbox {
     jobs: Mutex<Option<VecDeque<Job>>>,
     waker: Waker,
 }
 
-/// Nothing is ever left half-changed under these locks.
+/// Locks a mutex, also after a panic: no code leaves the data behind these locks half-changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -29,20 +30,20 @@ impl Inbox {
         Inbox { jobs: Mutex::new(Some(VecDeque::new())), waker }
     }
 
-    /// Leaves a job, and wakes the thread.
+    /// Adds a job, and wakes the thread.
     pub(crate) fn put(&self, job: Job) {
         self.leave(job);
         self.knock();
     }
 
-    /// Leaves a job for when the thread is awake.
+    /// Adds a job, which is taken when the thread wakes up.
     pub(crate) fn leave(&self, job: Job) {
         if let Some(jobs) = &mut *lock(&self.jobs) {
             jobs.push_back(job);
         }
     }
 
-    /// Wakes the thread. Never with the lock: it would find it taken.
+    /// Wakes the thread. Must be called without the lock, which the thread would find taken.
     pub(crate) fn knock(&self) {
         self.waker.wake();
     }
@@ -65,11 +66,11 @@ struct Slot {
 #[derive(Default)]
 struct SlotState {
     outcome: Option<Outcome>,
-    /// Somebody sleeps until the outcome is there. Else there is no system call to wake him.
+    /// Whether a thread sleeps until the outcome comes. If not, the system call to wake it is saved.
     is_awaited: bool,
 }
 
-/// Gives the outcome of a request. Dropped without one, it says that the volume is not mounted.
+/// The sender of the outcome of a request. If it is dropped without one, the outcome is that the volume is not mounted.
 pub(crate) struct Answer(Option<Arc<Slot>>);
 
 impl Answer {
@@ -97,7 +98,7 @@ impl Drop for Answer {
     }
 }
 
-/// A request on its way.
+/// A request in progress.
 pub struct Ticket(Arc<Slot>);
 
 impl Ticket {
@@ -120,7 +121,7 @@ impl Ticket {
         }
     }
 
-    /// Whether the outcome is there: then `wait` does not block.
+    /// Whether the outcome has come, so that `wait` does not block.
     pub fn is_done(&self) -> bool {
         lock(&self.0.state).outcome.is_some()
     }

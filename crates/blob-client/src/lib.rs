@@ -6,10 +6,12 @@
 //!                                                          └─ order ──► the store's thread ── etcd, or a file
 //! ```
 //!
-//! [`Mount::submit`] does not wait: many reads can be on their way, and each [`Ticket`] is waited for when it is needed.
+//! [`Mount::submit`] does not wait: many reads can be in flight, and the caller waits for each [`Ticket`] when it needs
+//! the outcome.
 //!
-//! A connection that breaks is given up with all that is on it, and made anew: each has its own epoch, from which the core
-//! knows what may be lost. IOs for an SSD that is not connected fail at once, and the core goes to the other copy.
+//! A broken connection is closed with all IOs on it, and replaced. Each connection has its own epoch, from which the
+//! core derives which writes may be lost. IOs for an SSD without a connection fail at once, and the core uses the other
+//! copy.
 
 mod connections;
 mod inbox;

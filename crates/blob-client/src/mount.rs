@@ -1,4 +1,4 @@
-//! A mounted volume, as its users see it.
+//! A mounted volume, from the point of view of its users.
 
 use crate::connections::Connections;
 use crate::inbox::{Inbox, Job, Ticket};
@@ -17,29 +17,30 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use units::{Bytes, Nanos};
 
-/// How to reach the targets, and how to use the volume.
+/// Options for the connections to targets, and for the volume.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How to use the volume.
+    /// Settings of the volume.
     pub settings: Settings,
-    /// This host's NQN: the tenant, for the targets.
+    /// This host's NQN, which identifies the tenant to targets.
     pub host: Nqn,
     /// This host's identifier.
     pub host_id: HostId,
     /// The kernel interface for the network.
     pub backend: Backend,
-    /// Memory for IOs on their way.
+    /// Memory for IOs in flight.
     pub memory: Bytes,
-    /// An IO that takes longer has failed, and its connection with it. Must be less than the quarantine of the settings.
+    /// Time limit of an IO; after that, it fails and its connection is closed. Must be less than the quarantine of the
+    /// settings.
     pub io_timeout: Nanos,
 }
 
-/// Why a volume could not be mounted.
+/// The reason why a volume could not be mounted.
 #[derive(Debug)]
 pub enum MountError {
-    /// This machine has no thread or socket for it.
+    /// This machine has no thread or socket for the volume.
     Io(io::Error),
-    /// The volume.
+    /// The volume failed.
     Volume(Fault),
 }
 
@@ -69,15 +70,16 @@ fn machine() -> String {
     name.trim().to_owned()
 }
 
-/// A name for a mount that no other mount has.
+/// A name for a mount that is unique among all mounts.
 pub fn unique_name() -> String {
-    // The standard library seeds each `RandomState` anew.
+    // The standard library gives each `RandomState` new keys.
     let random = RandomState::new().build_hasher().finish();
     format!("{}/{}/{random:016x}", machine(), std::process::id())
 }
 
-/// How long the volume's thread polls for answers of targets before it sleeps, while they come that quickly: about the time that a read of one block
-/// takes. Its sleeps and wake-ups were most of what a read cost (docs/rocksdb.md). Alone on its processor it would keep everybody from it.
+/// Time for which the volume's thread polls for completions of targets before it sleeps, while they come that quickly:
+/// about the duration of a read of one block. Sleeping and waking up was most of the cost of a read (docs/rocksdb.md).
+/// No polling on a single processor, where it would keep all other threads from running.
 fn busy_polling() -> Nanos {
     let has_company = thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
     if has_company { Nanos::micros(200) } else { Nanos::ZERO }
@@ -125,27 +127,27 @@ impl Mount {
         }
     }
 
-    /// Begins an operation.
+    /// Starts an operation.
     pub fn submit(&self, request: Request) -> Ticket {
         let (ticket, answer) = Ticket::new();
         self.inbox.put(Job::Request(request, answer));
         ticket
     }
 
-    /// Begins an operation together with the next one that is submitted: the volume's thread is woken once for both. `begin_later` begins
-    /// it before.
+    /// Starts an operation together with the next one that is submitted, so that the volume's thread is woken once for
+    /// both. `begin_later` starts it earlier.
     pub fn submit_later(&self, request: Request) -> Ticket {
         let (ticket, answer) = Ticket::new();
         self.inbox.leave(Job::Request(request, answer));
         ticket
     }
 
-    /// Begins what was submitted for later.
+    /// Starts the operations of `submit_later`.
     pub fn begin_later(&self) {
         self.inbox.knock();
     }
 
-    /// Carries an operation out.
+    /// Carries out an operation and waits for its outcome.
     pub fn call(&self, request: Request) -> Outcome {
         self.submit(request).wait()
     }
@@ -153,7 +155,7 @@ impl Mount {
     /// Syncs everything and unlocks the volume.
     ///
     /// # Errors
-    /// If not all of it is safe; the volume then stays locked until its lease has run out.
+    /// If some data may not be safe; the volume then stays locked until its lease has run out.
     pub fn unmount(self) -> Result<(), Fault> {
         match self.call(Request::Unmount) {
             Outcome::Failed(fault) => Err(fault),

@@ -1,4 +1,4 @@
-//! The thread that asks the metadata store: its calls block, and the volume's thread must not.
+//! The thread that calls the metadata store: these calls block, and the volume's thread must not.
 
 use crate::inbox::{Inbox, Job};
 use blob::OrderId;

@@ -1,4 +1,4 @@
-//! The volume's thread: carries out what the core wants, and tells it what became of it.
+//! The volume's thread: carries out the actions of the core, and passes their results back.
 
 use crate::connections::{Connections, News};
 use crate::inbox::{Answer, Inbox, Job};
@@ -33,7 +33,7 @@ impl Thread {
         Thread { engine, volume, connections, inbox, orders, answers: HashMap::new(), next_op: 0 }
     }
 
-    /// Runs until it is told to stop, or the machine does not work. Who still waits is told that nothing is mounted.
+    /// Runs until it is stopped, or the kernel interface fails. Requests that are still open then fail as not mounted.
     pub(crate) fn run(mut self) {
         while self.turn() {}
         self.connections.close_all(&mut self.engine);
