@@ -1,12 +1,13 @@
-//! Which tables are compacted next, and how the result is cut into tables.
+//! The choice of the tables to compact next, and the cutting of the result into tables.
 //!
-//! The level that is fullest against its size comes first. Of L0 all tables are taken, of another level the one that meets the least of
-//! the next level. Then tables of the same level are added, as long as no more of the next level are met.
+//! The level that is fullest relative to its limit comes first. From L0 all tables are taken; from another level, the
+//! table that overlaps the least of the next level. Then tables of the same level are added, as long as no more of the
+//! next level overlap.
 
 use crate::options::Options;
 use crate::table::{Table, range};
 
-/// Tables to be compacted: positions in a level and in the next one.
+/// Tables to be compacted: their positions in a level and in the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inputs {
     pub(crate) level: usize,
@@ -14,7 +15,7 @@ pub(crate) struct Inputs {
     pub(crate) lower: Vec<usize>,
 }
 
-/// What to compact, if anything must be.
+/// The next compaction, if one is due.
 pub(crate) fn pick(levels: &[Vec<Table>], options: &Options) -> Option<Inputs> {
     let score = |level: usize| -> f64 {
         let bytes = bytes(&levels[level]) as f64;
@@ -37,7 +38,7 @@ fn bytes<'a>(tables: impl IntoIterator<Item = &'a Table>) -> u64 {
     tables.into_iter().map(|table| table.bytes).sum()
 }
 
-/// Positions of the tables that may have keys of a range.
+/// Positions of the tables that overlap a range of keys.
 fn met(tables: &[Table], by: (u64, u64)) -> Vec<usize> {
     (0..tables.len()).filter(|at| tables[*at].meets(by)).collect()
 }
@@ -46,7 +47,7 @@ fn select<'a>(tables: &'a [Table], positions: &'a [usize]) -> impl Iterator<Item
     positions.iter().map(|at| &tables[*at])
 }
 
-/// The table that meets the least bytes of the next level, for its own.
+/// The table that overlaps the fewest bytes of the next level, relative to its own bytes.
 fn least_met(levels: &[Vec<Table>], level: usize) -> usize {
     let ratio = |table: &Table| {
         let next = &levels[level + 1];
@@ -73,8 +74,8 @@ fn widen(levels: &[Vec<Table>], level: usize, upper: Vec<usize>, options: &Optio
     Inputs { level, upper, lower }
 }
 
-/// Cuts keys in order into tables. A table ends at its size, or earlier where a table of the level below ends: the more of those it has
-/// passed, the later.
+/// Cuts keys in order into tables. A table ends at its size, or earlier at the end of a table of the level below; the
+/// more of those it has passed, the fuller it must be.
 pub(crate) fn cut(keys: &[u64], below: &[Table], options: &Options) -> Vec<Vec<u64>> {
     let mut tables: Vec<Vec<u64>> = Vec::new();
     let mut open = Vec::new();

@@ -1,6 +1,6 @@
-//! What a database is set to, by RocksDB's names, and how large its records are.
+//! The options of a database, by RocksDB's names, and the sizes of its records.
 
-/// What a database is set to.
+/// The options of a database.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// Bytes of a key.
@@ -9,13 +9,13 @@ pub struct Options {
     pub value: u64,
     /// `write_buffer_size`: bytes of a memtable.
     pub write_buffer: u64,
-    /// `level0_file_num_compaction_trigger`: tables of L0 that are compacted.
+    /// `level0_file_num_compaction_trigger`: number of tables in L0 at which they are compacted.
     pub l0_trigger: usize,
     /// `max_bytes_for_level_base`: bytes of L1; each further level has ten times as many.
     pub level_base: u64,
     /// `target_file_size_base`: bytes of a table.
     pub target_file: u64,
-    /// `block_size`: a block ends when it has so many bytes.
+    /// `block_size`: bytes at which a block ends.
     pub block: u64,
     /// Bytes of the block cache.
     pub cache: u64,
@@ -23,23 +23,24 @@ pub struct Options {
     pub filter_bits: u64,
 }
 
-/// A level is so many times larger than the one before.
+/// Size of a level relative to the one before.
 const MULTIPLIER: u64 = 10;
-/// Sequence number and type, at the end of each key.
+/// Bytes at the end of each key: sequence number and type.
 const TRAILER: u64 = 8;
-/// Of a record in a table: the lengths of its parts.
+/// Bytes for the lengths of the parts of a record in a table.
 const LENGTHS: u64 = 4;
-/// Of a batch of one record in the log: sequence number, count, type and lengths.
+/// Bytes added to a record in the log, as a batch of its own: sequence number, count, type and lengths.
 const BATCH: u64 = 16;
-/// Of a record in a memtable: its links in the skip list, and lengths.
+/// Bytes added to a record in a memtable: its links in the skip list, and lengths.
 const LINKS: u64 = 20;
-/// Of an entry of the index: where the block is.
+/// Bytes of the block's location in an entry of the index.
 const HANDLE: u64 = 6;
-/// Besides blocks, index and filter: properties, footer.
+/// Bytes of a table other than blocks, index and filter: properties, footer.
 const TABLE: u64 = 1200;
 
 impl Options {
-    /// Bytes of a record in a block. What a key has in common with the one before is not repeated; keys are random, so that is little.
+    /// Bytes of a record in a block. The prefix that a key shares with the one before is not repeated; it is short,
+    /// because keys are random.
     pub(crate) fn entry(&self) -> u64 {
         self.key + TRAILER + LENGTHS + self.value - self.shared()
     }
@@ -48,7 +49,8 @@ impl Options {
         self.key.min(6)
     }
 
-    /// Records of a block: it ends with the record that fills it, or before it if it is nine tenths full.
+    /// Number of records in a block: it ends with the record that fills it, or before that record if it is nine tenths
+    /// full.
     pub(crate) fn block_entries(&self) -> u64 {
         let entry = self.entry();
         let before = self.block / entry;
@@ -74,18 +76,18 @@ impl Options {
         self.key + TRAILER + self.value + LINKS
     }
 
-    /// Records that fill a memtable.
+    /// Number of records that fill a memtable.
     pub fn puts_of_memtable(&self) -> u64 {
         self.write_buffer.div_ceil(self.in_memory())
     }
 
-    /// Bytes of a table of so many records.
+    /// Bytes of a table with this many records.
     pub(crate) fn table(&self, records: u64) -> u64 {
         let blocks = records.div_ceil(self.block_entries());
         records * self.entry() + blocks * (self.key + HANDLE) + records * self.filter_bits / 8 + TABLE
     }
 
-    /// Bytes that a level may have; L0 counts tables.
+    /// Maximum number of bytes of a level. For L0, the number of tables counts instead.
     pub(crate) fn level(&self, level: usize) -> u64 {
         self.level_base * MULTIPLIER.pow(level.saturating_sub(1) as u32)
     }

@@ -15,7 +15,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Of keys in order.
+    /// A table of keys in order.
     pub(crate) fn new(id: TableId, keys: Vec<u64>, options: &Options) -> Table {
         assert!(!keys.is_empty(), "a table without keys");
         let bytes = options.table(keys.len() as u64);
@@ -34,13 +34,13 @@ impl Table {
         &self.keys
     }
 
-    /// Whether it may have keys of a range.
+    /// Whether its range overlaps this one.
     pub(crate) fn meets(&self, (first, last): (u64, u64)) -> bool {
         self.first() <= last && first <= self.last()
     }
 
-    /// The block that a reader of this key looks at; `None` if the filter says that the key is not here. The filter errs once in a
-    /// hundred times, as one with ten bits for each key does.
+    /// The block that a read of this key must read; `None` if the filter excludes the key. The filter errs once in a
+    /// hundred times, like one with ten bits for each key.
     pub(crate) fn block_of(&self, key: u64, options: &Options) -> Option<u64> {
         if !self.meets((key, key)) {
             return None;
@@ -55,7 +55,7 @@ impl Table {
         Some(position as u64 / options.block_entries())
     }
 
-    /// Whether the key is here.
+    /// Whether the table contains the key.
     pub(crate) fn has(&self, key: u64) -> bool {
         self.keys.binary_search(&key).is_ok()
     }

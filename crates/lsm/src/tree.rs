@@ -1,6 +1,7 @@
-//! The database: memtables, levels of tables, cache; what an operation reads and writes, and what has to be done in the background.
+//! The database: memtables, levels of tables, cache; the reads and writes of operations, and the background jobs that
+//! are due.
 //!
-//! Holds: a key that was put is found (`what_was_put_is_found_wherever_it_is`); tables of a level do not meet
+//! Holds: a key that was put is found (`what_was_put_is_found_wherever_it_is`); tables of a level do not overlap
 //!        (`tables_of_a_level_do_not_meet`).
 
 use crate::compaction::{self, Inputs};
@@ -10,10 +11,10 @@ use lru::LruCache;
 use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
 
-/// Levels, as RocksDB has them by default.
+/// Number of levels, RocksDB's default.
 const LEVELS: usize = 7;
 
-/// `level0_stop_writes_trigger`: with so many tables in L0, writes wait.
+/// `level0_stop_writes_trigger`: number of tables in L0 at which writes wait.
 const STOP: usize = 36;
 
 /// A block of a table, to be read.
@@ -25,7 +26,7 @@ pub struct Block {
     pub number: u64,
 }
 
-/// What is done in the background.
+/// The kind of a background job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
     /// A memtable is written to L0.
@@ -37,10 +38,10 @@ pub enum JobKind {
     },
 }
 
-/// Work in the background. Its driver reads and writes these bytes, then calls [`Lsm::finish`].
+/// A background job. Its driver reads and writes these bytes, then calls [`Lsm::finish`].
 #[derive(Debug)]
 pub struct Job {
-    /// What it is.
+    /// Its kind.
     pub kind: JobKind,
     /// Tables to be read from beginning to end, with their bytes.
     pub reads: Vec<(TableId, u64)>,
@@ -81,7 +82,7 @@ impl Lsm {
         }
     }
 
-    /// Puts a key. Answers the bytes that are appended to the log.
+    /// Puts a key. Returns the number of bytes appended to the log.
     pub fn put(&mut self, key: u64) -> u64 {
         self.memtable.insert(key);
         self.memtable_bytes += self.options.in_memory();
@@ -91,18 +92,18 @@ impl Lsm {
         self.options.log()
     }
 
-    /// Memtables that are full and not flushed yet.
+    /// Number of memtables that are full and not flushed yet.
     pub fn full_memtables(&self) -> usize {
         self.full.len()
     }
 
-    /// Whether RocksDB would let no more writes in: a memtable is full while another one is being flushed, or there are too many
+    /// Whether RocksDB would stop writes: a memtable is full while another one is being flushed, or there are too many
     /// tables in L0.
     pub fn is_stalled(&self) -> bool {
         self.full.len() > 1 || self.levels[0].len() >= STOP
     }
 
-    /// The memtable is full, or somebody wants it to be flushed.
+    /// Makes the memtable a full one, to be flushed.
     pub fn rotate(&mut self) {
         if !self.memtable.is_empty() {
             self.full.push_back(std::mem::take(&mut self.memtable));
@@ -110,7 +111,7 @@ impl Lsm {
         }
     }
 
-    /// Looks for a key. Answers whether it is there, and the blocks that have to be read, one after the other.
+    /// Looks up a key. Returns whether it exists, and the blocks to be read, one after the other.
     pub fn get(&mut self, key: u64) -> (bool, Vec<Block>) {
         let mut reads = Vec::new();
         if self.memtable.contains(&key) || self.full.iter().any(|memtable| memtable.contains(&key)) {
@@ -135,7 +136,7 @@ impl Lsm {
         (false, reads)
     }
 
-    /// The next memtable to flush; one at a time.
+    /// The next flush of a memtable; only one runs at a time.
     pub fn next_flush(&mut self) -> Option<Job> {
         if self.is_flushing {
             return None;
@@ -151,7 +152,7 @@ impl Lsm {
         })
     }
 
-    /// The next compaction; one at a time.
+    /// The next compaction; only one runs at a time.
     pub fn next_compaction(&mut self) -> Option<Job> {
         if self.is_compacting {
             return None;
@@ -164,7 +165,7 @@ impl Lsm {
             .collect();
         let reads: Vec<(TableId, u64)> = inputs.iter().map(|table| (table.id, table.bytes)).collect();
         if let ([table], true) = (&inputs[..], lower.is_empty()) {
-            // It meets nothing: it goes down as it is, and nothing is read or written.
+            // Nothing overlaps: the table moves down as it is, without reads or writes.
             let tables = vec![(*table).clone()];
             return Some(Job { kind, reads: Vec::new(), writes: Vec::new(), tables });
         }
@@ -182,7 +183,8 @@ impl Lsm {
         Table::new(TableId(self.tables), keys, &self.options)
     }
 
-    /// All bytes of a job are read and written: its tables take the place of what they were made of, whose identifiers are answered.
+    /// Ends a job whose bytes are read and written: its tables replace its inputs. Returns the identifiers of the
+    /// tables that were read and removed.
     pub fn finish(&mut self, job: Job) -> Vec<TableId> {
         match job.kind {
             JobKind::Flush => {
@@ -231,7 +233,7 @@ mod tests {
         number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// A database of several levels, with a job at each point of time.
+    /// A database of several levels, which runs every job as soon as it is due.
     fn filled(records: u64) -> Lsm {
         let mut lsm = Lsm::new(OPTIONS);
         for number in 0..records {

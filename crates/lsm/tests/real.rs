@@ -1,14 +1,14 @@
-//! The model's bytes and reads against those of a real RocksDB, which `real/export.sh` has kept.
+//! Compares the model's bytes and reads with those of a real RocksDB, kept by `real/export.sh`.
 //!
-//! Both do the same: 200,000 records of YCSB are loaded, workload A runs, then workload C. The real one is set as
-//! `gimbal bench ycsb` sets it by default.
+//! Both run the same: 200,000 records of YCSB are loaded, then workload A runs, then workload C. The real database has
+//! the default options of `gimbal bench ycsb`.
 
 use lsm::{JobKind, Lsm, Options};
 use serde_json::Value;
 use std::sync::Arc;
 use ycsb::{Generator, Keys, Kind, Properties, Workload};
 
-/// A part of the real figure.
+/// Allowed difference, relative to the real figure.
 const TOLERANCE: f64 = 0.15;
 
 const MIB: u64 = 1 << 20;
@@ -26,14 +26,14 @@ const OPTIONS: Options = Options {
     filter_bits: 10,
 };
 
-/// What was read and written.
+/// Bytes and blocks read and written.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     log: u64,
     flushed: u64,
     compaction_read: u64,
     compaction_written: u64,
-    /// Blocks read for reads.
+    /// Number of blocks read by reads.
     blocks: u64,
 }
 
@@ -54,7 +54,8 @@ fn real(name: &str) -> Counts {
     }
 }
 
-/// Does what is due in the background. A compaction takes no time here: the real one had a fast device to itself.
+/// Runs the background jobs that are due. A compaction takes no time here, because the real database had a fast device
+/// to itself.
 fn background(lsm: &mut Lsm, counts: &mut Counts) {
     while let Some(job) = lsm.next_flush().or_else(|| lsm.next_compaction()) {
         let sum = |tables: &[(lsm::TableId, u64)]| tables.iter().map(|(_, bytes)| bytes).sum::<u64>();
@@ -69,12 +70,12 @@ fn background(lsm: &mut Lsm, counts: &mut Counts) {
     }
 }
 
-/// What the model does in each of the runs: load, workload A, workload C.
+/// The counts of the model in each of the runs: load, workload A, workload C.
 fn model(options: Options) -> [Counts; 3] {
     let mut lsm = Lsm::new(options);
     let loaded = load(&mut lsm);
     let a = run(&mut lsm, 'a', 300_000);
-    // Before the next run, what is in memory is flushed when the log is replayed.
+    // Before the next run, the memtable is flushed, as by the replay of the log when the database is opened.
     lsm.rotate();
     background(&mut lsm, &mut Counts::default());
     [loaded, a, run(&mut lsm, 'c', 100_000)]
