@@ -1,15 +1,15 @@
 //! The embedded store: one file, for the processes of one machine.
 //!
-//! The database lets one process have the file at a time. Calls are rare (a mount, a mega blob, a renewal every few
-//! seconds), so each call opens the file, does its transaction and closes it; others wait meanwhile.
+//! The database lets only one process use the file at a time. Calls are rare (a mount, a mega blob, a renewal every few
+//! seconds), so each call opens the file, carries out its transaction and closes it; other processes wait meanwhile.
 //!
-//! Leases are counted in the time since the machine started, which all processes share and nobody sets. After a restart of
-//! the machine every lease is over.
+//! Leases are measured by the time since the machine started, which all processes share and which cannot be set. A
+//! restart of the machine ends every lease.
 //!
 //! ```text
 //!   values   key → revision (8 bytes), lease (8 bytes; 0: none), value
 //!   leases   number → duration, end (8 bytes each, nanoseconds since the start of the machine)
-//!   counts   "revision", "lease" → the last one      texts   "boot" → the start of the machine that the leases belong to
+//!   counts   "revision", "lease" → the last one      texts   "boot" → the start of the machine to which the leases belong
 //! ```
 //!
 //! Holds: `tests/embedded.rs`.
@@ -32,9 +32,9 @@ const LEASES: TableDefinition<'_, i64, (u64, u64)> = TableDefinition::new("lease
 const COUNTS: TableDefinition<'_, &str, u64> = TableDefinition::new("counts");
 const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("texts");
 
-/// How long to wait while other processes have the file.
+/// Time limit of a call while other processes use the file.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Pause before the file is tried again.
+/// Pause before the next try to open the file.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A metadata store in a file.
@@ -76,10 +76,10 @@ fn unpack(value: &[u8]) -> Result<Value<'_>, StoreError> {
 }
 
 impl Embedded {
-    /// Opens the store in a file; makes it if there is none.
+    /// Opens the store in a file; creates it if it does not exist.
     ///
     /// # Errors
-    /// If it cannot be opened, in words.
+    /// If it cannot be opened: a description of the problem.
     pub fn open(path: impl AsRef<Path>) -> Result<Embedded, String> {
         let store = Embedded { path: path.as_ref().to_owned() };
         let made = store.change(|_| Ok(())).map_err(|error| format!("{}: {error}", store.path.display()));
@@ -98,7 +98,7 @@ impl Embedded {
         }
     }
 
-    /// Refuses what is not a regular file: a FIFO or a device.
+    /// Refuses a path that is not a regular file, such as a FIFO or a device.
     fn expect_file(&self) -> Result<(), StoreError> {
         match std::fs::metadata(&self.path) {
             Ok(metadata) if !metadata.is_file() => {
@@ -117,7 +117,7 @@ impl Embedded {
         }
     }
 
-    /// Does something in one durable transaction, after leases that are over have been ended.
+    /// Carries out `work` in one durable transaction, after expired leases have been ended.
     fn change<T>(
         &self,
         work: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
@@ -132,7 +132,7 @@ impl Embedded {
         })
     }
 
-    /// Entries of a range of keys, without those whose lease is over.
+    /// The entries of a range of keys, without those of expired leases.
     fn entries(&self, from: &str, wanted: impl Fn(&str) -> bool) -> Result<Vec<Entry>, StoreError> {
         guarded(&self.path, || self.read(from, wanted))
     }

@@ -5,8 +5,8 @@
 //!   commit  /v3/kv/txn      get, list  /v3/kv/range      lease  /v3/lease/grant, keepalive, revoke
 //! ```
 //!
-//! Keys begin with `/gimbal/`, so that the cluster can be shared. Several endpoints may be given: when one does not answer,
-//! the next is asked. Only plain HTTP; where that is not safe, put a local proxy in front.
+//! Keys begin with `/gimbal/`, so that the cluster can be shared. Several endpoints may be given: if one does not
+//! respond, the next is asked. Only plain HTTP; where that is not safe, put a local proxy in front.
 //!
 //! Holds: `tests/etcd.rs`.
 
@@ -19,9 +19,9 @@ use units::Nanos;
 use ureq::Agent;
 
 const PREFIX: &str = "/gimbal/";
-/// An endpoint that has not answered after this long is not there.
+/// Time without a response after which an endpoint counts as unreachable.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// Longest answer.
+/// Maximum length of a response, in bytes.
 const ANSWER_MAX: u64 = 256 << 20;
 /// gRPC's NOT_FOUND.
 const NOT_FOUND: u64 = 5;
@@ -31,11 +31,11 @@ const NOT_FOUND: u64 = 5;
 pub struct Etcd {
     agent: Agent,
     endpoints: Vec<String>,
-    /// The endpoint that answered last.
+    /// The endpoint that responded last.
     current: usize,
 }
 
-/// An answer with an error, of the kind that another endpoint would give as well.
+/// An error response of a kind that other endpoints would give as well.
 struct Refused {
     code: u64,
     message: String,
@@ -71,7 +71,7 @@ impl Etcd {
     /// A cluster by its endpoints, `HOST:PORT[,HOST:PORT...]`.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// A description of the problem of the text.
     pub fn new(endpoints: &str) -> Result<Etcd, String> {
         let endpoints: Vec<String> =
             endpoints.split(',').map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned).collect();
@@ -117,7 +117,7 @@ impl Etcd {
         if status.is_success() && answer.get("error").is_none() {
             return Ok(Ok(answer));
         }
-        // A streaming call has its error inside.
+        // The response of a streaming call contains its error.
         let error = if answer["error"].is_object() { &answer["error"] } else { &answer };
         let code = error["code"].as_u64().or_else(|| error["grpc_code"].as_u64()).unwrap_or(0);
         let message =
@@ -150,7 +150,7 @@ impl Store for Etcd {
 
     fn list(&mut self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
         let first = format!("{PREFIX}{prefix}").into_bytes();
-        // Everything before the next text that does not have the prefix.
+        // The range ends before the next text without the prefix.
         let mut end = first.clone();
         *end.last_mut().expect("the prefix is not empty") += 1;
         let request = json!({
@@ -206,12 +206,12 @@ impl Store for Etcd {
     fn renew(&mut self, lease: LeaseId) -> Result<(), StoreError> {
         let answer = self.call("lease/keepalive", &json!({ "ID": lease.0.to_string() }))?;
         let answer = answer.map_err(|_| StoreError::NoLease)?;
-        // A lease that is over has no time left.
+        // An expired lease has no time left.
         if number(&answer["result"]["TTL"])? > 0 { Ok(()) } else { Err(StoreError::NoLease) }
     }
 
     fn revoke(&mut self, lease: LeaseId) -> Result<(), StoreError> {
-        // A lease that does not exist is over already.
+        // A lease that does not exist has expired already.
         self.call("lease/revoke", &json!({ "ID": lease.0.to_string() })).map(drop)
     }
 }

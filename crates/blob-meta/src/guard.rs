@@ -1,10 +1,12 @@
-//! Keeps a library's panic on somebody's file from ending the process.
+//! Keeps a library's panic about a damaged file from ending the process.
 //!
-//! The file of a store can be written by every client of a volume, and by failing disks. The database checks most of what it reads and
-//! panics on the rest. For this project such a panic is an error of the file, so it is caught here. While a thread is inside, panic hooks
-//! (that of a target aborts the process, because other panics are its own bugs) are not called.
+//! Every client of a volume can write the file of a store, and disks can fail. The database checks most of the data
+//! that it reads and panics on the rest. For this project such a panic is an error of the file, so it is caught here.
+//! While a thread runs the database, panic hooks are not called (a target's hook aborts the process, because other
+//! panics are its own bugs).
 //!
-//! Holds: whatever bytes are damaged, a call ends with an answer or an error (`no_damage_ends_the_process` in `tests/embedded.rs`).
+//! Holds: for any damage of the file, a call ends with a result or an error (`no_damage_ends_the_process` in
+//! `tests/embedded.rs`).
 
 use blob::store::StoreError;
 use std::any::Any;

@@ -1,7 +1,7 @@
 //! Several clients take all mega blobs of a rack from a real etcd server at the same time.
 //!
-//! Holds: each mega blob is handed out once, and all of them are. The long test does so with 100,000 of them, and prints how
-//! fast it went (`cargo test --release -p blob-meta --test allocation -- --ignored --nocapture`).
+//! Holds: each mega blob is allocated once, and all are. The long test does so with 100,000 of them, and prints the
+//! speed (`cargo test --release -p blob-meta --test allocation -- --ignored --nocapture`).
 
 mod server;
 
@@ -17,14 +17,14 @@ use std::thread;
 use std::time::Instant;
 use units::Nanos;
 
-/// As long as the test may take.
+/// Longer than the test takes.
 const TTL: Nanos = Nanos::secs(3600);
 
 /// A rack to be filled.
 #[derive(Clone, Copy)]
 struct Rack {
     ssds: u32,
-    /// Of each SSD.
+    /// Number of mega blobs of each SSD.
     megas: u32,
     clients: u32,
 }
@@ -54,7 +54,7 @@ impl Rack {
     }
 }
 
-/// What one client has seen.
+/// The results of one client.
 struct Client {
     taken: Vec<Mega>,
     latencies: Histogram<u64>,
@@ -68,13 +68,13 @@ fn lock(store: &mut Etcd, name: &str) -> Lock {
     }
 }
 
-/// Takes pairs, each of two targets, until no two targets have any left.
+/// Takes pairs on two different targets, until no two targets have any left.
 fn take_all(store: &mut Etcd, rack: Rack, mut ssds: Vec<SsdId>, number: u32, taken: &AtomicU64) -> Client {
     let lock = lock(store, &format!("volume-{number}"));
     let mut client =
         Client { taken: Vec::new(), latencies: Histogram::new(3).expect("three digits are possible") };
     let mut turn = number as usize;
-    // Places are numbered as the SSDs were registered.
+    // SSDs are numbered in the order of their registration.
     let domain = |ssd: SsdId, all: &[SsdId]| all.iter().position(|other| *other == ssd).map(|at| at / 4);
     let all = ssds.clone();
     loop {
@@ -148,7 +148,7 @@ fn fill(name: &str, rack: Rack) {
     }
     let used: u64 = catalog::ssds(&mut store).expect("listed").iter().map(|ssd| u64::from(ssd.used)).sum();
     assert_eq!(used, owned.len() as u64, "used by nobody");
-    // The last pairs may not fit: what is left may lie on one target.
+    // The last pairs may not fit, if all that is left is on one target.
     assert!(used <= rack.all() && used + u64::from(4 * rack.megas) > rack.all(), "{used} are used");
     assert!(used * 100 >= rack.all() * 95, "{used} of {} are used", rack.all());
 }

@@ -1,4 +1,4 @@
-//! The embedded store does what every store must do.
+//! The embedded store passes the tests for every store.
 
 use blob::store::conformance::{Bed, run};
 use blob::store::{Store, Transaction};
@@ -48,7 +48,7 @@ fn a_file_that_is_no_store_is_refused_in_words() {
     assert!(error.contains("not-a-store"), "{error}");
 }
 
-/// A small generator of places, the same in every run.
+/// A simple generator of numbers, the same in every run.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
@@ -69,7 +69,7 @@ fn no_damage_ends_the_process() {
     let mut refused = 0;
     for round in 0..100 {
         let mut bytes = whole.clone();
-        // Half of the damage is in the first page, which says where everything is.
+        // Half of the damage is in the first page, which locates all other data.
         let reach = if round % 2 == 0 { 4096 } else { bytes.len() as u64 };
         for _ in 0..=next(&mut state) % 8 {
             let place = (next(&mut state) % reach) as usize;

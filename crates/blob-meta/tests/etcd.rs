@@ -1,4 +1,4 @@
-//! An etcd server (Debian's etcd-server) does what every store must do, also after it was killed.
+//! An etcd server (Debian's etcd-server) passes the tests for every store, also after it was killed.
 
 mod server;
 

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A server of its own directory and ports.
+/// A server with its own directory and ports.
 pub(crate) struct Server {
     child: Child,
     directory: PathBuf,
@@ -19,12 +19,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it, and waits until it answers.
+    /// Starts the server, and waits until it responds.
     pub(crate) fn start(name: &str) -> Server {
         let directory =
             PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&directory);
-        // etcd does not say which port it got, so free ones are looked up; should another program take one, try others.
+        // etcd does not report the port that it got, so free ones are looked up; if another program takes one, others
+        // are tried.
         for _ in 0..20 {
             let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("there are free ports"));
             let ports = listeners.map(|listener| listener.local_addr().expect("bound").port());
@@ -54,7 +55,7 @@ impl Server {
             .expect("etcd is installed (Debian: etcd-server)")
     }
 
-    /// Waits until it answers, or has ended.
+    /// Waits until the server responds, or has ended.
     fn is_ready(&mut self) -> bool {
         let began = Instant::now();
         let mut store = self.connect();
@@ -70,7 +71,7 @@ impl Server {
         false
     }
 
-    /// A connection to it.
+    /// A connection to the server.
     pub(crate) fn connect(&self) -> Etcd {
         Etcd::new(&format!("127.0.0.1:{}", self.ports[0])).expect("a good endpoint")
     }
@@ -81,7 +82,7 @@ impl Server {
         self.child.wait().expect("it ends");
     }
 
-    /// Starts it where it was, after it was killed.
+    /// Starts the server again in the same place, after a kill.
     pub(crate) fn start_again(&mut self) {
         self.child = Server::spawn(&self.directory, self.ports);
         assert!(self.is_ready(), "etcd does not start again");
