@@ -9,9 +9,10 @@
 //! Everything runs in virtual time. The same experiment and seeds give the same records, byte by byte (`tests/repeatable.rs`), also on
 //! one core, in debug and in release builds (`tests/reproducible.sh` of the workspace).
 //!
-//! Reading order: [`experiment`] (what is run), [`plan`] (the worlds it needs), [`runner`], [`measure`] (the saved results of a
-//! run), [`claims`] (what the papers say, and whether it holds here), [`figure`] (the drawings),
-//! [`report`] (everything on one page); [`judge`] draws SSDs and mixes at random; [`racks`] has databases on many SSDs.
+//! Reading order: [`experiment`] (the data of an experiment), [`plan`] (the worlds it needs), [`runner`], [`measure`]
+//! (the saved results of a run), [`claims`] (the papers' claims, and whether they hold here), [`figure`] (the
+//! drawings), [`report`] (everything on one page); [`judge`] draws SSDs and mixes at random; [`racks`] has databases on
+//! many SSDs.
 
 pub mod calibrate;
 pub mod claims;

@@ -1,4 +1,5 @@
-//! The saved results of a run: per group of tenants bandwidth, latency and both as time series; histograms are merged and let go.
+//! The saved results of a run: bandwidth and latency per group of tenants, both also as time series. Histograms are
+//! merged and dropped.
 
 use hdrhistogram::Histogram;
 use sched::{BusyPeriod, SsdView};
@@ -11,11 +12,11 @@ use units::{Instant, Nanos};
 pub struct Measured {
     /// In the order of the case.
     pub groups: Vec<GroupMeasured>,
-    /// The states that the scheduler reported, interval by interval.
+    /// The states that the scheduler reported, one for each interval.
     pub views: Vec<(Instant, SsdView)>,
-    /// At the end of which intervals the SSD was slow, as the switch found.
+    /// The ends of the intervals at which the switch found the SSD slow.
     pub busy: Vec<(Instant, BusyPeriod)>,
-    /// IOs that came back, warm-up included.
+    /// Number of completed IOs, warm-up included.
     pub ios: u64,
     /// A hash of every decision and completion; none if the run cannot be repeated.
     pub fingerprint: Option<u64>,
@@ -30,7 +31,7 @@ pub struct GroupMeasured {
     pub read: Option<DirectionFigures>,
     /// Writes of all its tenants; `None` if there were none.
     pub write: Option<DirectionFigures>,
-    /// All its tenants together, interval by interval.
+    /// The time series of all its tenants together.
     pub series: Vec<Point>,
     /// The windows of its tenants' hosts after each period; empty without PARDA.
     pub windows: Vec<WindowMeasured>,
@@ -39,16 +40,16 @@ pub struct GroupMeasured {
 /// The windows of a group's hosts after one period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowMeasured {
-    /// When the period ended.
+    /// The end of the period.
     pub at: Instant,
-    /// IOs that a host may have outstanding, the mean over the hosts.
+    /// Number of IOs that a host may have outstanding, averaged over the hosts.
     pub window: f64,
 }
 
 /// Reads or writes of a group: bandwidth, and latencies in three readings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DirectionFigures {
-    /// IOs that came back in the measured time.
+    /// Number of IOs completed in the measured time.
     pub ios: u64,
     /// 10^6 bytes per second.
     pub mb_per_s: f64,
@@ -78,7 +79,7 @@ pub struct Quantiles {
 }
 
 impl Measured {
-    /// The saved part of `results`, whose tenants belong to groups of `counts` tenants each.
+    /// Extracts the figures to keep from `results`; `counts` are the numbers of tenants of the groups.
     pub fn new(results: &Results, counts: &[u32]) -> Measured {
         let mut tenants = &results.tenants[..];
         let mut groups = Vec::with_capacity(counts.len());
@@ -87,7 +88,7 @@ impl Measured {
             let (group, rest) = tenants.split_at(*count as usize);
             let members = first..first + *count;
             let hosts = results.windows.iter().filter(|host| {
-                // A host's VMs may belong to several groups: it counts for that of its first.
+                // The VMs of a host may belong to several groups; the host counts for the group of its first one.
                 host.tenants.first().is_some_and(|tenant| members.contains(&tenant.0))
             });
             groups.push(GroupMeasured {

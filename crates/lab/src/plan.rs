@@ -1,8 +1,8 @@
-//! The runs that an experiment takes: each case under each scheduler with each seed, and what each group could do alone.
+//! The runs of an experiment: each case under each scheduler with each seed, and each group's kind of work alone.
 //!
-//! f-Util needs to know what a group's kind of work reaches when the SSD does nothing else. Two readings: the *maximum* that the
-//! device gives to many workers of that kind, and what *one* worker of the group reaches by itself at its own queue depth.
-//! Both run without a scheduler. Groups of equal work share them.
+//! f-Util needs the speed of a group's kind of work when the SSD does nothing else. There are two readings: the
+//! *maximum* that the device gives to many workers of that kind, and the speed of *one* worker of the group by itself
+//! at its own queue depth. Both run without a scheduler. Groups of equal work share them.
 
 use crate::experiment::{Experiment, Window};
 use crate::scheduler::{Scheduler, Setup};
@@ -12,7 +12,7 @@ use ssd::Condition;
 use std::collections::HashMap;
 use units::{Instant, Nanos};
 
-/// Workers of one kind that measure the most that the device gives that kind.
+/// Number of workers of one kind that reaches the device's maximum for that kind.
 const SATURATING_WORKERS: usize = 16;
 /// Queue depth of the closed workload that replaces an open one in the search for its maximum.
 const SATURATING_DEPTH: u32 = 32;
@@ -50,7 +50,7 @@ pub enum Purpose {
     One,
 }
 
-/// Where a group's stand-alone runs are in the plan.
+/// The places of a group's stand-alone runs in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alone {
     /// The run of many workers.
@@ -105,7 +105,7 @@ impl Plan {
 struct Planner<'e> {
     experiment: &'e Experiment,
     runs: Vec<Run>,
-    /// The key: everything that decides the result, as text.
+    /// The key is everything that determines the result, as text.
     known: HashMap<String, Alone>,
 }
 
@@ -189,8 +189,8 @@ impl Planner<'_> {
     }
 }
 
-/// The time left out at the beginning of a run. A scheduler that learns has the time to learn, unless tenants come and go: then what it
-/// does at first is part of the experiment.
+/// The time left out at the beginning of a run. A scheduler that learns gets the time to learn, unless tenants come and
+/// go: then its behaviour at first is part of the experiment.
 fn warm_up(scheduler: Scheduler, tenants: &[TenantSpec], warm_up: Nanos) -> Nanos {
     let is_steady = |tenant: &TenantSpec| tenant.start == Instant::ZERO && tenant.stop == Instant::FAR_FUTURE;
     if tenants.iter().all(is_steady) { warm_up.max(scheduler.learns_for()) } else { warm_up }

@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 use std::path::Path;
 use units::{ByteRate, Bytes, Nanos};
 
-/// A scheduler that experiments can name, with what stands around it.
+/// A scheduler that experiments can name, with its clients and its auxiliary store.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduler {
     name: &'static str,
@@ -20,7 +20,7 @@ pub struct Scheduler {
     constants: Constants,
 }
 
-/// How clients limit their outstanding IOs.
+/// The way in which clients limit their outstanding IOs.
 #[derive(Clone, Copy, Debug)]
 enum Clients {
     /// By credits.
@@ -32,13 +32,13 @@ enum Clients {
 /// The constants of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Constants {
-    /// Those of the table, and the calibration of the SSD.
+    /// Those of the table, with the calibration of the SSD.
     Usual,
-    /// Those with which the Gimbal paper compared.
+    /// Those that the Gimbal paper used in its comparison.
     Compared,
     /// A threshold that does not follow the latency: the paper's figure 17 argues against it.
     FixedThreshold,
-    /// Those of Linux before a drive that takes 32 IOs at a time, as a SATA drive does.
+    /// Those of Linux for a drive that takes 32 IOs at a time, like a SATA drive.
     Sata,
 }
 
@@ -49,28 +49,28 @@ const STORE_RATE: ByteRate = ByteRate(2_000_000_000);
 /// The form of a scheduler in a world.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Before the SSD.
+    /// The scheduler in front of the SSD.
     pub policy: PolicyChoice,
-    /// Between that and the SSD.
+    /// The auxiliary store between scheduler and SSD.
     pub auxiliary: Option<AuxiliaryChoice>,
-    /// In the clients.
+    /// The clients' part.
     pub clients: ClientChoice,
 }
 
-/// A scheduler needs a calibration that does not exist.
+/// The error for a scheduler that needs a calibration that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{name} has no calibration for {profile}. {remedy}or leave {name} out. The lab has its calibrations for {}",
     calibrated(*.scheduler), name = .scheduler.name(), remedy = remedy(*.scheduler)
 )]
 pub struct NotCalibrated {
-    /// Which.
+    /// The scheduler.
     pub scheduler: Scheduler,
-    /// For this profile.
+    /// The profile without a calibration.
     pub profile: String,
 }
 
-/// The way to get a calibration.
+/// Advice on how to get a calibration.
 fn remedy(scheduler: Scheduler) -> &'static str {
     if scheduler.is_as_compared() {
         "It is a setting for the drive of the Gimbal paper, and there is none for others: choose another profile, "
@@ -80,7 +80,7 @@ fn remedy(scheduler: Scheduler) -> &'static str {
     }
 }
 
-/// The profiles that a scheduler is calibrated for.
+/// The profiles for which a scheduler is calibrated.
 fn calibrated(scheduler: Scheduler) -> String {
     let is_calibrated = |name: &&str| {
         CalibratedSsd::find(name, Path::new("")).is_ok_and(|other| scheduler.setup(&other).is_ok())
@@ -89,7 +89,7 @@ fn calibrated(scheduler: Scheduler) -> String {
     names.join(", ")
 }
 
-/// No scheduler is called that.
+/// The error for a name that no scheduler has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", unknown(.name))]
 pub struct UnknownScheduler {
@@ -97,7 +97,7 @@ pub struct UnknownScheduler {
     pub name: String,
 }
 
-/// Says which names there are.
+/// Lists the known names.
 fn unknown(name: &str) -> String {
     let known: Vec<&str> = Scheduler::all().map(Scheduler::name).collect();
     format!("there is no scheduler {name}; the schedulers are {}", known.join(", "))
@@ -108,13 +108,13 @@ const LEARNING: Nanos = Nanos::secs(5);
 /// The fixed threshold of `gimbal-fixed` (Gimbal, figure 17).
 const FIXED_THRESHOLD: Nanos = Nanos::millis(2);
 
-/// Those that are more than a row of the table.
+/// The schedulers that differ from their row of the table.
 const VARIANTS: [Scheduler; 11] = [
     // Windows in the hosts, first in, first out before the SSD.
     Scheduler::PARDA,
     Scheduler { name: "reflex-compared", constants: Constants::Compared, ..Scheduler::REFLEX },
     Scheduler { name: "flashfq-compared", constants: Constants::Compared, ..Scheduler::FLASHFQ },
-    // Each host knows its own latency only.
+    // Each host knows only its own latency.
     Scheduler {
         name: "parda-compared",
         clients: Clients::Parda(LatencyScope::OwnHost),
@@ -128,7 +128,7 @@ const VARIANTS: [Scheduler; 11] = [
         ..Scheduler::of(sched::Scheduler::MQ_DEADLINE)
     },
     Scheduler { name: "bfq-32", constants: Constants::Sata, ..Scheduler::of(sched::Scheduler::BFQ) },
-    // Writes that would meet an exhausted buffer go to a store of this size.
+    // Writes that would find the buffer exhausted go to a store of this size.
     Scheduler { name: "ais-64m", store: Some(Bytes::mib(64)), ..Scheduler::NONE },
     Scheduler { name: "ais-128m", store: Some(Bytes::mib(128)), ..Scheduler::NONE },
     Scheduler { name: "ais-256m", store: Some(Bytes::mib(256)), ..Scheduler::NONE },
@@ -144,7 +144,7 @@ impl Scheduler {
     pub const FLASHFQ: Scheduler = Scheduler::of(sched::Scheduler::FLASHFQ);
     /// Gimbal as published.
     pub const GIMBAL: Scheduler = Scheduler::of(sched::Scheduler::GIMBAL);
-    /// This project's own, before an SSD that was measured beforehand.
+    /// This project's own, for an SSD that was measured beforehand.
     pub const LEVEL_CALIBRATED: Scheduler = Scheduler::of(sched::Scheduler::LEVEL_CALIBRATED);
     /// This project's own.
     pub const LEVEL: Scheduler = Scheduler::of(sched::Scheduler::LEVEL);
@@ -152,13 +152,13 @@ impl Scheduler {
     pub const PARDA: Scheduler =
         Scheduler { name: "parda", clients: Clients::Parda(LatencyScope::AllHosts), ..Scheduler::NONE };
 
-    /// The scheduler of a row of the table, and nothing else.
+    /// The scheduler of a row of the table, without changes.
     const fn of(row: &'static sched::Scheduler) -> Scheduler {
         let (clients, store, constants) = (Clients::Credits, None, Constants::Usual);
         Scheduler { name: row.name, row, clients, store, constants }
     }
 
-    /// All: the table, then the variants.
+    /// All schedulers: the table, then the variants.
     pub fn all() -> impl Iterator<Item = Scheduler> {
         sched::Scheduler::ALL.into_iter().map(Scheduler::of).chain(VARIANTS)
     }
@@ -168,21 +168,21 @@ impl Scheduler {
         self.name
     }
 
-    /// The row of the table that this is, if it is nothing more.
+    /// The row of the table, if this scheduler is that row without changes.
     pub fn row(self) -> Option<&'static sched::Scheduler> {
         (self.name == self.row.name).then_some(self.row)
     }
 
-    /// The scheduler of a name.
+    /// Finds the scheduler with a name.
     ///
     /// # Errors
-    /// No scheduler is called that, or not any more.
+    /// No scheduler has this name (any more).
     pub fn named(name: &str) -> Result<Scheduler, UnknownScheduler> {
         let known = Scheduler::all().find(|scheduler| scheduler.name == name);
         known.ok_or_else(|| UnknownScheduler { name: name.to_owned() })
     }
 
-    /// How long it must serve a mix before it is what it will be: it measures the SSD meanwhile.
+    /// Time for which it must serve a mix to reach its final behaviour, because it measures the SSD meanwhile.
     pub fn learns_for(self) -> Nanos {
         if self.row.learns { LEARNING } else { Nanos::ZERO }
     }
@@ -206,12 +206,12 @@ impl Scheduler {
         Ok(Setup { auxiliary, ..setup })
     }
 
-    /// Whether it is a baseline as the Gimbal paper compared with it. Such a setting was never made but for one drive.
+    /// Whether it is a baseline with the Gimbal paper's settings. Such settings exist for one drive only.
     fn is_as_compared(self) -> bool {
         self.constants == Constants::Compared
     }
 
-    /// The same with another calibration.
+    /// The setup with another calibration.
     ///
     /// # Errors
     /// It needs one, and `calibration` has none for it.
@@ -300,7 +300,7 @@ mod tests {
         let found = CalibratedSsd::find(&path.display().to_string(), Path::new("/nowhere"));
         std::fs::remove_file(&path).expect("it was just written");
         let found = found.unwrap_or_else(|error| panic!("{error}"));
-        // A profile in a file is called as the file.
+        // A profile in a file has the name of the file.
         profile.name = path.file_stem().expect("it has a name").to_string_lossy().into_owned();
         assert_eq!(found.profile, profile);
         found

@@ -1,7 +1,8 @@
-//! On how many SSDs a claim holds: verdicts on drives drawn at random, kept as data.
+//! Counts on how many SSDs a claim holds: verdicts on drives drawn at random, kept as data.
 //!
-//! One fitted SSD says little about a claim that hangs on a number which nobody knows. So experiments are run again on SSDs that could be the
-//! papers' one ([`ssd::Profile::plausible`]), and each verdict is kept: a line for each claim and scheduler, a letter for each SSD.
+//! One fitted SSD says little about a claim that depends on an unknown number. So experiments are run again on SSDs
+//! that could be the papers' one ([`ssd::Profile::plausible`]), and each verdict is kept: a line for each claim and
+//! scheduler, a letter for each SSD.
 //!
 //! ```text
 //! # EXPERIMENT CLAIM SCHEDULER, and the verdict on each plausible SSD from seed 1 on: H holds, S stronger, W weaker, D differs, …
@@ -19,7 +20,7 @@ use std::sync::LazyLock;
 /// The header of the file.
 const HEADER: &str = "# EXPERIMENT CLAIM SCHEDULER, and the verdict on each plausible SSD from seed 1 on: H holds, S stronger, W weaker, D differs, \
                       M missed, O open, U unmeasured\n";
-/// The file that comes with gimbal. How it was made is in docs/lab.md.
+/// The file that comes with gimbal. docs/lab.md describes how it was made.
 const KEPT: &str = include_str!("../../../experiments/sensitivity.txt");
 /// The key of a line: experiment, claim, scheduler.
 const NAMES: usize = 3;
@@ -33,22 +34,22 @@ pub struct Sensitivity {
     verdicts: BTreeMap<[String; NAMES], Verdicts>,
 }
 
-/// A text that is not of the form.
+/// The error for a text that does not have this form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadText {
     /// A line cannot be read.
     #[error("line {0} is not `EXPERIMENT CLAIM SCHEDULER VERDICTS`, with a letter of HSWDMOU for each SSD")]
     Line(usize),
-    /// The lines are of different SSDs.
+    /// The lines are about different numbers of SSDs.
     #[error(
         "line {line} has {found} verdicts, and the first has {expected}: every line has one for each SSD"
     )]
     Length {
-        /// Which, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// Its verdicts.
+        /// Its number of verdicts.
         found: usize,
-        /// Those of the first line.
+        /// The number of verdicts in the first line.
         expected: usize,
     },
 }
@@ -66,8 +67,8 @@ fn letter(verdict: Verdict) -> char {
     }
 }
 
-/// The SSD of a seed, with what the baselines of the Gimbal paper need. Its own calibration is that of the fitted model: what it is off is
-/// what a calibration of another drive of the same kind is off.
+/// The SSD of a seed, with the settings that the baselines of the Gimbal paper need. The calibration is that of the
+/// fitted model, so its error is that of a calibration made on another drive of the same kind.
 ///
 /// # Panics
 /// Never: the fitted model is built in.
@@ -94,13 +95,13 @@ impl Sensitivity {
         self.verdicts.iter()
     }
 
-    /// The part of the SSDs on which a claim holds under a scheduler; `None` if it was not judged.
+    /// The fraction of the SSDs on which a claim holds under a scheduler; `None` if it was not judged.
     pub fn share(&self, experiment: &str, claim: &str, scheduler: &str) -> Option<f64> {
         let names = [experiment, claim, scheduler].map(str::to_owned);
         self.verdicts.get(&names).map(|verdicts| share(verdicts, &[Verdict::Holds]))
     }
 
-    /// Adds the verdicts on the next SSD. Whatever was not judged on it is unmeasured.
+    /// Adds the verdicts on the next SSD. Claims that were not judged on it are unmeasured.
     pub fn add(&mut self, rows: &[Row]) {
         let ssds = self.ssds();
         for row in rows {
@@ -140,7 +141,7 @@ impl Sensitivity {
         Ok(found)
     }
 
-    /// As a file.
+    /// The text of the file.
     pub fn to_text(&self) -> String {
         let mut text = HEADER.to_owned();
         for (names, verdicts) in &self.verdicts {
@@ -151,7 +152,7 @@ impl Sensitivity {
     }
 }
 
-/// The part of the SSDs with one of these verdicts.
+/// The fraction of the SSDs with one of these verdicts.
 pub fn share(verdicts: &[Verdict], wanted: &[Verdict]) -> f64 {
     verdicts.iter().filter(|verdict| wanted.contains(verdict)).count() as f64 / verdicts.len().max(1) as f64
 }

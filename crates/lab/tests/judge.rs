@@ -7,7 +7,7 @@ fn judged(scheduler: Scheduler, seeds: &[u64]) -> Vec<lab::judge::Verdict> {
     judge(scheduler, Told::Nothing, seeds, &|_| ()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A mix of equal weights, so that it has a gap, on an SSD that is quick to simulate.
+/// A mix with equal weights, so that it has a gap, on an SSD that is quick to simulate.
 fn quick_mix() -> u64 {
     let is_quick = |seed: &u64| {
         let case = Case::of(*seed);

@@ -1,4 +1,5 @@
-//! SSDs that change while they are used: `level` is fair again soon, and the judge finds a scheduler unfair that shares nothing.
+//! SSDs that change while they are used: `level` becomes fair again soon, and the judge finds a scheduler that shares
+//! nothing unfair.
 
 use lab::judge::{ChangingCase, Verdict, What, judge_changing};
 use lab::scheduler::Scheduler;
@@ -31,7 +32,7 @@ fn a_scheduler_that_shares_nothing_is_unfair_before_and_after() {
     assert_eq!(verdicts, judged(Scheduler::NONE, &CASES[..1]), "the same every time");
 }
 
-/// Otherwise no share changes, and nothing is judged.
+/// Otherwise no share changes, and there is nothing to judge.
 #[test]
 fn a_change_changes_what_a_group_can_do_alone() {
     let reference = |case: &ChangingCase| case.reference().unwrap_or_else(|error| panic!("{error}"));

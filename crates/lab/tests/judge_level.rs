@@ -1,10 +1,11 @@
-//! What `level` achieves on SSDs that nobody calibrated, so that it does not get worse unseen.
+//! The fairness of `level` on SSDs without a calibration, so that a regression is detected.
 //!
-//! Twenty-four cases are judged against references (`judge/references.json`) that were made with `Reference::of`: most of a case's
-//! time is the runs of its groups alone and under `none` and `gimbal`. A long test makes them again.
+//! Twenty-four cases are judged against references (`judge/references.json`) that were made with `Reference::of`,
+//! because most of a case's time is spent on the runs of its groups alone and under `none` and `gimbal`. A long test
+//! makes them again.
 //!
-//! These are cases that the scheduler was tried on while it was changed. The bounds are what is achieved there, not the goals: those are in
-//! `Summary`. What it does on cases that nobody had looked at, and which goals it misses, is in `docs/level.md`.
+//! The scheduler was tried on these cases while it was changed. The bounds are the results there, not the goals: those
+//! are in `Summary`. The results on held-out cases, and the goals that are missed, are in `docs/level.md`.
 
 use lab::judge::{Case, Reference, Summary, Told, Verdict, judge_against};
 use lab::scheduler::Scheduler;
@@ -14,15 +15,16 @@ use std::thread;
 
 const REFERENCES: &str = include_str!("judge/references.json");
 
-/// Cases that are outside the bounds. 1 and 11 have consumer drives that move data out of their cache: a single tenant that mostly reads, and a guest's reads, are priced
-/// while the SSD has such work of its own. In 12 fair shares have 0.53 of the device time that there is without a scheduler.
+/// Cases outside the bounds. 1 and 11 have consumer drives that move data out of their cache: the reads of a single
+/// tenant that mostly reads, and those of a guest, are priced while the SSD has such internal work. In 12 fair shares
+/// have 0.53 of the device time without a scheduler.
 const OUTSIDE: [u64; 3] = [1, 11, 12];
 
 fn references() -> BTreeMap<u64, Reference> {
     serde_json::from_str(REFERENCES).expect("references as serde writes them")
 }
 
-/// What is said of a case that is out of bounds: how to run it again.
+/// The command that runs a case out of bounds again, with its verdict.
 fn replay(verdict: &Verdict) -> String {
     format!("gimbal lab judge --scheduler {} --case {}  # {verdict:?}", verdict.scheduler, verdict.case)
 }
@@ -69,7 +71,7 @@ fn level_is_nearly_fair_on_drives_that_nobody_calibrated() {
     assert!(bytes >= 0.85, "median of bytes over none: {bytes:.3}; run again:\n{}", replays.join("\n"));
 }
 
-/// The references are what today's SSD model gives.
+/// Checks that today's SSD model gives the references.
 #[test]
 #[ignore = "long: runs every group of every case alone"]
 fn the_references_are_those_of_this_ssd_model() {

@@ -1,8 +1,9 @@
-//! What `level` achieves on three hundred SSDs and mixes drawn at random, and on SSDs that change: part of `make test-long`.
+//! The fairness of `level` on three hundred SSDs and mixes drawn at random, and on SSDs that change: part of `make
+//! test-long`.
 //!
-//! The bounds are what it achieves today with some slack, not the goals; a goal is beside each. They were set from cases 800001 to 800300 and from changing
-//! cases 98501 to 98524 (docs/level.md), and nobody tunes the scheduler on these cases. When a bound is missed, the commands that run the worst cases
-//! again are printed.
+//! The bounds are today's results with some slack, not the goals; each is listed with its goal. They were set from
+//! cases 800001 to 800300 and from changing cases 98501 to 98524 (docs/level.md), and the scheduler is not tuned on
+//! these cases. If a bound is missed, the commands that run the worst cases again are printed.
 
 use lab::judge::{Row, Summary, Told, Verdict, judge, judge_changing};
 use lab::scheduler::Scheduler;
@@ -10,13 +11,13 @@ use lab::scheduler::Scheduler;
 const CASES: std::ops::Range<u64> = 200_001..200_301;
 const CHANGING: std::ops::Range<u64> = 70_001..70_061;
 
-/// What a row of the summary must be.
+/// A bound on a row of the summary.
 enum Bound {
     /// The median, at most or at least.
     MedianAtMost(f64),
     MedianAtLeast(f64),
     WorstAtLeast(f64),
-    /// The part of the cases that meet the goal for the worst case, or for the 95th percentile.
+    /// The fraction of the cases that meet the goal for the worst case, or for the 95th percentile.
     Meet(f64),
 }
 
@@ -31,7 +32,7 @@ impl Bound {
     }
 }
 
-/// Checks all bounds, and tells of those that are missed with the commands for the worst case of each.
+/// Checks all bounds, and reports those that are missed with the command for the worst case of each.
 fn assert_bounds(verdicts: &[Verdict], bounds: &[(&str, Bound, &str)]) {
     let summary = Summary::of(verdicts);
     let mut missed = Vec::new();

@@ -1,6 +1,6 @@
-//! Objectives of latency that `level` says it keeps are kept, on drives that nobody calibrated.
+//! On drives without a calibration, `level` keeps the latency objectives that it says it keeps.
 //!
-//! These are cases that the scheduler was tried on while it was made. What it does on others is in `docs/level.md`.
+//! The scheduler was tried on these cases while it was made. The results on others are in `docs/level.md`.
 
 use lab::judge::{ObjectiveSummary, Said, judge_objectives};
 use lab::scheduler::Scheduler;
@@ -24,7 +24,7 @@ fn what_level_says_that_it_keeps_is_kept() {
     assert!(could * 3 <= no, "it refuses too much: {summary:?}");
 }
 
-/// First in, first out says nothing of objectives, so there is nothing to be kept.
+/// First in, first out makes no statement about objectives, so there is none to keep.
 #[test]
 #[ignore = "three runs of 15 s: most of a minute where nothing is optimised"]
 fn a_scheduler_without_objectives_says_nothing() {

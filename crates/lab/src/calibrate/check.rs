@@ -1,4 +1,4 @@
-//! The speed of a calibrated scheduler with one kind of work alone, as a share of what the SSD gives it.
+//! The speed of a calibrated scheduler with one kind of work alone, relative to that without a scheduler.
 
 use super::gauge::{ENOUGH, Gauge, KINDS};
 use super::probe::Probe;
@@ -16,7 +16,7 @@ pub struct Check {
     pub work: &'static str,
     /// Its IOs per second over those without a scheduler.
     pub share: f64,
-    /// Whether the scheduler's paper says that it gives the SSD's full speed.
+    /// Whether the scheduler's paper promises the SSD's full speed.
     pub expected: bool,
 }
 
@@ -27,7 +27,7 @@ impl Check {
     }
 }
 
-/// The speed of each scheduler alone on an SSD of this profile. Reports every probe that ends to `watch`.
+/// Measures the speed of each scheduler alone on an SSD of this profile. Reports every probe that ends to `watch`.
 ///
 /// # Errors
 /// A probe broke a rule of the simulator.
@@ -52,8 +52,9 @@ pub fn check(
     Ok(rows.collect())
 }
 
-/// ReFlex's model is that of the worst state, and its cost grows with the size of an IO: it claims full speed only where it was
-/// calibrated. The others adapt, or bound only what is outstanding.
+/// Whether full speed is expected. ReFlex uses a model of the worst state, in which the cost grows with the size of an
+/// IO, so full speed is expected only in the state for which it was calibrated. The others adapt, or limit only the IOs
+/// in flight.
 fn is_full_speed(scheduler: Scheduler, condition: Condition) -> bool {
     scheduler != Scheduler::REFLEX || condition == Condition::Fragmented
 }

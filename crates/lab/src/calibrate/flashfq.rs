@@ -1,6 +1,7 @@
 //! FlashFQ's model: device time of an IO, linear in its size, for reads and for writes; then its depth and its threshold.
 //!
-//! Device time is the inverse of what a saturated SSD completes per second. The line is fitted by least squares of the relative
+//! Device time is the inverse of the IOs that a saturated SSD completes per second. The line is fitted by least squares
+//! of the relative
 //! error, so a small IO counts as much as a large one. Depth and threshold are the best of several ([`super::gauge`]).
 
 use super::gauge::{Gauge, Verdict, best};
@@ -15,11 +16,11 @@ use units::Nanos;
 const SIZES_KIB: [u64; 5] = [4, 16, 64, 128, 256];
 const WORKERS: u32 = 16;
 const DEPTHS: [u32; 4] = [32, 64, 128, 256];
-/// Device time, µs.
+/// Thresholds that are tried, in µs of device time.
 const THRESHOLDS_US: [u64; 5] = [100, 400, 1_600, 6_400, 25_600];
-/// Longer than an answer and the next request take over the network, so that the scheduler waits for a synchronous tenant.
+/// Time to wait for a synchronous tenant: longer than a completion and the next request take over the network.
 const ANTICIPATION: Nanos = Nanos::micros(50);
-/// Every IO has a cost, of any size.
+/// Least cost of an IO of any size.
 const LEAST_NS: f64 = 1.0;
 
 pub(super) fn calibrate(probe: &Probe<'_>, gauge: &Gauge<'_>) -> Result<(FlashfqConfig, Verdict), Broken> {
@@ -40,7 +41,7 @@ pub(super) fn calibrate(probe: &Probe<'_>, gauge: &Gauge<'_>) -> Result<(Flashfq
     Ok((candidates[best], verdicts[best]))
 }
 
-/// Of reads and of writes.
+/// The costs of reads and of writes.
 fn costs(probe: &Probe<'_>) -> Result<(LinearCost, LinearCost), Broken> {
     let work = |read_percent, kib| {
         let workers = Workers::saturating(WORKERS, kib, read_percent, Pattern::Random);
@@ -58,8 +59,8 @@ fn costs(probe: &Probe<'_>) -> Result<(LinearCost, LinearCost), Broken> {
     Ok((cost(reads), cost(writes)))
 }
 
-/// The line with the least squares of the relative error: base and slope. No base is negative: where the best line had a negative one,
-/// it is the best through the origin.
+/// Fits a line with the least squares of the relative error; returns base and slope. The base is never negative: if it
+/// would be, the line is the best one through the origin.
 fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let sum = |of: fn(f64, f64) -> f64| points.iter().map(|&(x, y)| of(x, y) / (y * y)).sum::<f64>();
     let (w, x, y) = (sum(|_, _| 1.0), sum(|x, _| x), sum(|_, y| y));

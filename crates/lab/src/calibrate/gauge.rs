@@ -1,9 +1,11 @@
-//! How good a setting is: what each kind of work reaches alone under it, and the f-Util of the worst-off when two kinds meet.
+//! The quality of a setting: the speed of each kind of work alone under it, and the f-Util of the worst-off group when
+//! two kinds meet.
 //!
-//! A baseline that wastes the SSD would be no baseline, and neither would one whose knobs make it less fair than it can be. So of
-//! the settings that reach [`ENOUGH`] of the SSD's speed with every kind of work alone, we take the one that gives the worst-off
-//! group most, in the mean over the situations in which it will be judged. If several are [`ABOUT`] as good, we take the tightest:
-//! it gives the same fairness at the shortest latency.
+//! A comparison with a baseline that wastes the SSD would not be fair, nor with one whose settings make it less fair
+//! than it can be. So among the settings that reach [`ENOUGH`] of the SSD's speed with every kind of work alone, we
+//! take the one with the highest f-Util of the worst-off group, averaged over the situations in which it will be
+//! judged. If several reach [`ABOUT`] of the best, we take the tightest: it gives the same fairness at the shortest
+//! latency.
 
 use super::probe::{Outcome, Probe, Work, Workers};
 use crate::runner::Broken;
@@ -11,13 +13,13 @@ use crate::scheduler::Setup;
 use sim::Pattern;
 use ssd::Condition;
 
-/// A scheduler that reaches this share does not waste the SSD.
+/// Least share of the SSD's speed at which a scheduler does not waste the SSD.
 pub(super) const ENOUGH: f64 = 0.95;
-/// What reaches this part of the best is about as good.
+/// Least part of the best result that counts as about as good.
 const ABOUT: f64 = 0.98;
-/// Workers of one kind, as in the Gimbal paper.
+/// Number of workers of one kind, as in the Gimbal paper.
 const MANY: u32 = 16;
-/// Its large readers, with small ones.
+/// Number of the paper's large readers in a mix with small ones.
 const FEW: u32 = 4;
 
 /// The kinds of work of the Gimbal paper's figure 6.
@@ -27,9 +29,10 @@ pub(super) const KINDS: [Kind; 4] = [
     Kind::new("4 KiB reads, fragmented", Condition::Fragmented, 4, 100, Pattern::Random),
     Kind::new("4 KiB writes, fragmented", Condition::Fragmented, 4, 0, Pattern::Random),
 ];
-/// Only together with large reads.
+/// A kind that is used only together with large reads.
 const SMALL_CLEAN_READS: Kind = Kind::new("4 KiB reads, clean", Condition::Clean, 4, 100, Pattern::Random);
-/// The situations of its figure 7: two kinds, by their places in [`KINDS`] and the one after, and how many workers each has.
+/// The situations of the paper's figure 7: two kinds, by their index in [`KINDS`] (its length means
+/// `SMALL_CLEAN_READS`), and the number of workers of each.
 const MEETINGS: [[(usize, u32); 2]; 3] =
     [[(KINDS.len(), MANY), (0, FEW)], [(0, MANY), (1, MANY)], [(2, MANY), (3, MANY)]];
 
@@ -62,7 +65,7 @@ impl Kind {
 /// The speed of the SSD for each kind of work without a scheduler.
 pub(super) struct Gauge<'p> {
     probe: &'p Probe<'p>,
-    /// IOs per second, in the order of [`KINDS`], and of the one after.
+    /// IOs per second of each of [`KINDS`], then of `SMALL_CLEAN_READS`.
     most: Vec<f64>,
 }
 
@@ -71,7 +74,7 @@ pub(super) struct Gauge<'p> {
 pub(super) struct Verdict {
     /// IOs per second of each kind alone, relative to the SSD's speed for it.
     pub(super) alone: [f64; KINDS.len()],
-    /// f-Util of the worst-off group, the mean over the meetings.
+    /// f-Util of the worst-off group, averaged over the meetings.
     pub(super) worst_off: f64,
 }
 
@@ -133,14 +136,14 @@ impl<'p> Gauge<'p> {
 }
 
 impl Verdict {
-    /// The kind that is worst off alone.
+    /// The least relative speed of a kind alone.
     pub(super) fn least_alone(&self) -> f64 {
         self.alone.into_iter().fold(f64::INFINITY, f64::min)
     }
 }
 
-/// The best of several, given from the tightest to the loosest: the first that wastes nothing and is about as fair as the fairest.
-/// If each wastes something, the one that wastes least.
+/// Chooses the best of several verdicts, which are ordered from the tightest setting to the loosest: the first that
+/// does not waste the SSD and is about as fair as the fairest. If each wastes some of it, the one that wastes least.
 ///
 /// # Panics
 /// If there is none.

@@ -1,8 +1,9 @@
 //! The costs of level-calibrated: the device time of an IO of each size, on the clean and on the fragmented SSD.
 //!
-//! The inverse of what a saturated SSD completes per second, as in f-Util. In the steady state of random overwrites collection
-//! comes in waves, so these probes are longer than others. Writes of a clean SSD go in order, as a clean SSD was written. Where
-//! noise makes a larger IO or a fragmented SSD the cheaper, both cost the same.
+//! Device time is the inverse of the IOs that a saturated SSD completes per second, as in f-Util. In the steady state
+//! of random overwrites, garbage collection comes in waves, so these probes are longer than others. Writes of a clean
+//! SSD are sequential, because a clean SSD was written that way. If noise makes a larger IO or a fragmented SSD
+//! cheaper, both get the same cost.
 
 use super::probe::{Outcome, Probe, Work, Workers};
 use crate::runner::Broken;
@@ -12,9 +13,9 @@ use ssd::Condition;
 use units::{ByteRate, Bytes, Nanos};
 
 const WORKERS: u32 = 16;
-/// Covers several of the waves.
+/// Long enough for several of the waves.
 const DURATION: Nanos = Nanos::secs(1);
-/// Of clean reads: costs are counted in their bytes.
+/// Size of the clean reads in whose bytes costs are counted.
 const REFERENCE: Bytes = Bytes::kib(128);
 
 pub(super) fn calibrate(probe: &Probe<'_>) -> Result<DeviceCosts, Broken> {
@@ -37,7 +38,7 @@ pub(super) fn calibrate(probe: &Probe<'_>) -> Result<DeviceCosts, Broken> {
     Ok(costs(&iops))
 }
 
-/// From IOs per second of all sizes: reads and writes on the clean SSD, then on the fragmented one.
+/// Computes the costs from IOs per second of all sizes: reads and writes on the clean SSD, then on the fragmented one.
 fn costs(iops: &[f64]) -> DeviceCosts {
     let place = CostCurve::sizes().iter().position(|size| *size == REFERENCE).expect("it is one of them");
     let reference = iops[place] * REFERENCE.0 as f64;

@@ -1,9 +1,10 @@
 //! Offline calibration of the schedulers that do not measure the SSD themselves, or not all of it: ReFlex, FlashFQ, PARDA,
 //! level-calibrated.
 //!
-//! Each is calibrated once per profile. The baselines' models of cost are those of the fragmented SSD, as in the comparison of the Gimbal
-//! paper: a model that is right for the worst state overcharges in the best, which is the price of such a model. Parameters are the
-//! best of several: full speed alone first, then fairness ([`gauge`]). The speed of each scheduler alone is a table of its own ([`check`]).
+//! Each is calibrated once per profile. The baselines' cost models are those of the fragmented SSD, as in the
+//! comparison of the Gimbal paper. A model that is right for the worst state charges too much in the best, which is the
+//! price of such a model. Parameters are the best of several: full speed alone first, then fairness ([`gauge`]). The
+//! speed of each scheduler alone is a separate table ([`check`]).
 //!
 //! ```text
 //!  gimbal lab calibrate --profile dct983 ─► probes in virtual time, all cores ─► calibrations/dct983.toml
@@ -33,7 +34,8 @@ const PARDA_PERIOD: Nanos = Nanos::millis(20);
 /// Thresholds that are tried for PARDA, µs.
 const PARDA_THRESHOLDS_US: [u64; 8] = [200, 400, 800, 1_500, 3_000, 6_000, 12_000, 25_000];
 
-/// Measures everything that they must know of an SSD of this profile. Reports every probe that ends to `watch`.
+/// Measures everything that these schedulers must know of an SSD of this profile. Reports every probe that ends to
+/// `watch`.
 ///
 /// # Errors
 /// A probe broke a rule of the simulator.

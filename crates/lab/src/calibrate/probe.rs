@@ -8,20 +8,21 @@ use sim::{Arrival, ClientChoice, Network, Pattern, PolicyChoice, TenantSpec, Wor
 use ssd::{Condition, Profile};
 use units::{Bytes, Nanos};
 
-/// One seed is enough: probes measure capacities, not distributions. All probes share one conditioned SSD.
+/// Seed of the probes. One is enough, because probes measure capacities, not distributions. All probes share one
+/// conditioned SSD.
 const SEED: u64 = 1;
-/// Until writes have filled the buffer and garbage collection is steady.
+/// Time until writes have filled the buffer and garbage collection is steady.
 const WARM_UP: Nanos = Nanos::millis(400);
 const DURATION: Nanos = Nanos::millis(400);
 
-/// A number of workers that do the same.
+/// A number of workers with the same work.
 #[derive(Clone, Debug)]
 pub(super) struct Workers {
     pub(super) workload: Workload,
     pub(super) count: u32,
 }
 
-/// The load on the SSD, and the scheduler before it.
+/// The load on the SSD, and the scheduler in front of it.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     pub(super) condition: Condition,
@@ -32,9 +33,9 @@ pub(super) struct Work {
 /// The results of the workers of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
-    /// All of them together.
+    /// IOs per second of all these workers together.
     pub(super) iops: f64,
-    /// 95th percentile of their reads' latency seen from the network, µs; none if nothing was read.
+    /// 95th percentile of their reads' latency seen from the network, µs; none without reads.
     pub(super) read_p95_us: Option<f64>,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct Probe<'a> {
 }
 
 impl Workers {
-    /// Closed loops that together find the most that the SSD does of IOs of one size.
+    /// Closed loops that together reach the SSD's maximum for IOs of one size.
     pub(super) fn saturating(count: u32, kib: u64, read_percent: u8, pattern: Pattern) -> Workers {
         let depth = if kib < 64 { 32 } else { 4 };
         Workers { workload: Workload::closed(depth, Bytes::kib(kib), read_percent, pattern), count }
@@ -77,12 +78,13 @@ impl Probe<'_> {
         Probe { profile, images, watch, duration: DURATION }
     }
 
-    /// The same for probes of this length.
+    /// The same with probes of this length.
     pub(super) fn lasting(&self, duration: Nanos) -> Probe<'_> {
         Probe { duration, ..*self }
     }
 
-    /// Runs all, on all cores; `what` names the purpose. Results are in the order of the works, and within each of its workers.
+    /// Runs all works, on all cores; `what` names the purpose. Results are in the order of the works, and of the
+    /// workers within each.
     pub(super) fn run(&self, what: &str, works: &[Work]) -> Result<Vec<Vec<Outcome>>, Broken> {
         let runs: Vec<Run> = works.iter().map(|work| self.plan(what, work)).collect();
         let measured = run_all(&runs, self.images, self.watch)?;

@@ -5,8 +5,8 @@
 //! loads most nearly equal for all mixes; the remaining difference between a read-only load and a mixed one is the smaller cost of a
 //! read without writes.
 //!
-//! The last row of the table means no bound, for best-effort tenants: the tokens that the SSD
-//! can spend on the mix on which it spends most, reads alone and writes alone included, so that no mix is held below its speed.
+//! The last row of the table means no bound, for best-effort tenants. It has the tokens of the mix on which the
+//! saturated SSD spends most, including reads alone and writes alone, so that no mix is held below its speed.
 //!
 //! Paper: ReFlex §3.2.1 (from memory), figure 3.
 
@@ -25,17 +25,17 @@ const BOUNDS_US: [u64; 6] = [200, 300, 500, 1_000, 2_000, 5_000];
 const NO_BOUND_US: u64 = 20_000;
 /// Per cent of the saturating load at which the curve is measured.
 const LOADS: [u32; 11] = [5, 15, 30, 45, 60, 70, 80, 85, 90, 95, 99];
-/// Workers of a saturating load.
+/// Number of workers of a saturating load.
 const WORKERS: u32 = 16;
 /// Costs of a write that are tried, in tokens.
 const WRITE_COSTS: std::ops::RangeInclusive<u32> = 1..=40;
-/// Steps between two of them.
+/// Number of steps between two of these costs.
 const PARTS: u32 = 4;
 
-/// The IOs per second of a mix that the SSD does.
+/// The throughput of a mix on the SSD.
 struct Curve {
     reads: f64,
-    /// At most.
+    /// Maximum of IOs per second.
     capacity: f64,
     /// Load, and the 95th percentile of the reads' latency, µs.
     points: Vec<(f64, f64)>,
@@ -52,7 +52,7 @@ pub(super) fn calibrate(probe: &Probe<'_>) -> Result<ReflexConfig, Broken> {
     Ok(ReflexConfig::new(milli(read_cost), milli(write_cost), supply))
 }
 
-/// The curves of all mixes, and how many IOs per second the SSD does when all are writes.
+/// The curves of all mixes, and the IOs per second of the SSD with writes alone.
 fn curves(probe: &Probe<'_>) -> Result<(Vec<Curve>, f64), Broken> {
     let saturating = |read_percent: &u8| {
         let workers = Workers::saturating(WORKERS, 4, *read_percent, Pattern::Random);
@@ -81,7 +81,8 @@ fn curves(probe: &Probe<'_>) -> Result<(Vec<Curve>, f64), Broken> {
 }
 
 impl Curve {
-    /// The most IOs per second that keep the percentile within the bound: where the curve meets it for the first time.
+    /// The largest load, in IOs per second, that keeps the percentile within the bound: where the curve first reaches
+    /// it.
     fn load(&self, bound_us: f64) -> Option<f64> {
         let meets = self.points.iter().position(|(_, p95)| *p95 > bound_us);
         match meets {
@@ -100,7 +101,7 @@ impl Curve {
     }
 }
 
-/// The table. Bounds that some mix cannot keep even at the smallest load have no row.
+/// The table. A bound that some mix cannot keep even at the smallest load has no row.
 fn supply(reads: &Curve, mixes: &[Curve], writes: f64, read_cost: f64, write_cost: f64) -> Vec<SupplyPoint> {
     let rows = BOUNDS_US.into_iter().filter_map(|bound| {
         let tokens = |mix: &Curve| Some(mix.tokens(mix.load(bound as f64)?, write_cost));
@@ -112,7 +113,7 @@ fn supply(reads: &Curve, mixes: &[Curve], writes: f64, read_cost: f64, write_cos
     let last = (NO_BOUND_US, most, reads.capacity * read_cost);
     let (mut most_mixed, mut most_read) = (0, 0);
     let rising = |(bound, mixed, read): (u64, f64, f64)| {
-        // A falling rate would be noise of the measurement.
+        // A falling rate can only be noise of the measurement.
         most_mixed = most_mixed.max(mixed as u64);
         most_read = most_read.max(read as u64);
         SupplyPoint {

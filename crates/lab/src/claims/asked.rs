@@ -1,18 +1,18 @@
 //! The number that a claim asks for, and its source: a paper's result on other hardware, or a goal of ours.
 //!
-//! A paper's number is a result; ours may be near it or only have the same direction. A goal is met or missed, so it is
-//! for comparisons that have nothing in between.
+//! A paper's number is a result; ours may be near it or only have the same direction. A goal is met or missed, so it
+//! suits comparisons without intermediate results.
 
 use super::{Compare, Interval, Verdict};
 use serde::Serialize;
 
-/// A number to compare with ours. In JSON the one field `paper` or `goal`.
+/// A number to compare with ours. In JSON it is the single field `paper` or `goal`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Asked {
     /// The result of the source.
     Paper(f64),
-    /// Our goal, where no paper has a number.
+    /// Our goal, for which no paper has a number.
     Goal(f64),
 }
 
@@ -24,7 +24,7 @@ impl Asked {
         }
     }
 
-    /// The source, for people.
+    /// The source of the number, for people.
     pub fn whose(self) -> &'static str {
         match self {
             Asked::Paper(_) => "paper",
@@ -32,12 +32,12 @@ impl Asked {
         }
     }
 
-    /// Whether it is ours.
+    /// Whether it is a goal of ours.
     pub fn is_goal(self) -> bool {
         matches!(self, Asked::Goal(_))
     }
 
-    /// The verdict on a number that is somewhere in this interval.
+    /// The verdict on a number that is only known to be in this interval.
     pub(super) fn judge_interval(self, compare: Compare, ours: Interval) -> Verdict {
         let (low, high) = (self.judge(compare, ours.low), self.judge(compare, ours.high));
         if low == high { low } else { Verdict::Open }
@@ -52,7 +52,7 @@ impl Asked {
     }
 }
 
-/// The number of rows that hold, of papers and of our goals: for people, below or above the rows.
+/// The number of rows that hold, for papers and for our goals, as text below or above the rows.
 pub fn holding(rows: &[super::Row]) -> String {
     let count = |is_goal: bool| {
         let asked = || rows.iter().filter(move |row| row.asked.is_goal() == is_goal);

@@ -10,13 +10,13 @@
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// How sure it is.
+/// Confidence of the interval.
 const CONFIDENCE: f64 = 0.95;
 
-/// A mean over the seeds, and where it may be.
+/// A mean over the seeds, and the interval in which the true value probably is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// Geometric mean of the ratios, as the claim compares.
+    /// Geometric mean of the ratios, in the form in which the claim compares.
     pub mean: f64,
     /// One end.
     pub low: f64,
@@ -25,7 +25,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Of the ratios of two schedulers, one for each seed; none of fewer than two, or if one is not positive.
+    /// The interval for the ratios of two schedulers, one for each seed; `None` for fewer than two, or if one is not
+    /// positive.
     pub(super) fn of(ratios: &[f64]) -> Option<Interval> {
         let count = ratios.len() as f64;
         let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
@@ -39,7 +40,7 @@ impl Interval {
         Some(Interval { mean: mean.exp(), low: (mean - half).exp(), high: (mean + half).exp() })
     }
 
-    /// Each number as the claim compares it; `low` stays the lesser one.
+    /// Converts each number to the form in which the claim compares; `low` stays the smaller one.
     pub(super) fn map(self, compared: impl Fn(f64) -> f64) -> Interval {
         let (one, other) = (compared(self.low), compared(self.high));
         Interval { mean: compared(self.mean), low: one.min(other), high: one.max(other) }
@@ -68,7 +69,7 @@ mod tests {
     fn the_interval_contains_the_truth_as_often_as_it_says() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut uniform = || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-        // About normal: the sum of twelve.
+        // Approximately normal: the sum of twelve uniform numbers.
         let mut ratio = || (0.04 * ((0..12).map(|_| uniform()).sum::<f64>() - 6.0)).exp();
         let contains = |interval: Interval| interval.low <= 1.0 && 1.0 <= interval.high;
         for seeds in [3, 40] {

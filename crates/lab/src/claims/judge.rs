@@ -1,4 +1,4 @@
-//! How two numbers are compared, and whether the result agrees with the source.
+//! Compares two numbers, and checks whether the result agrees with the source.
 
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,7 @@ pub enum Verdict {
     Weaker,
     /// The confidence interval contains both numbers that hold and numbers that do not.
     Open,
-    /// The direction is not the source's, or a number that had to be met is not.
+    /// The direction is not the source's, or a number that must be met is not.
     Differs,
     /// A goal of ours that is not met.
     Missed,
@@ -51,7 +51,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// All, the best first.
+    /// All verdicts, the best first.
     pub const ALL: [Verdict; 7] = [
         Verdict::Holds,
         Verdict::Stronger,
@@ -62,12 +62,12 @@ impl Verdict {
         Verdict::Unmeasured,
     ];
 
-    /// How bad it is, from 0.
+    /// The rank of the verdict, from 0 for the best.
     pub(super) fn place(self) -> usize {
         Self::ALL.iter().position(|verdict| *verdict == self).expect("all are there")
     }
 
-    /// For people.
+    /// The name for people.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
@@ -81,15 +81,15 @@ impl Verdict {
     }
 }
 
-/// Ratios are judged within this factor.
+/// Factor within which ratios hold.
 const FACTOR: f64 = 2.0;
-/// From here on a ratio is an order of magnitude: a larger one is the same result.
+/// From this ratio on, a larger one is the same result: an order of magnitude.
 const LARGE: f64 = 10.0;
-/// The tolerance for a number that has to be met.
+/// The relative tolerance for a number that must be met.
 const TOLERANCE: f64 = 0.1;
 
 impl Compare {
-    /// Whether it needs another scheduler.
+    /// Whether the comparison needs another scheduler.
     pub fn needs_other(self) -> bool {
         !matches!(
             self,
@@ -101,7 +101,7 @@ impl Compare {
         )
     }
 
-    /// Whether its number is met or not, with nothing in between: as a goal needs it.
+    /// Whether the number is either met or not, without intermediate results, as a goal needs it.
     pub fn is_met_or_not(self) -> bool {
         match self {
             Compare::About
@@ -118,7 +118,7 @@ impl Compare {
         }
     }
 
-    /// The unit of its result.
+    /// The unit of the result.
     pub fn unit(self) -> &'static str {
         match self {
             Compare::TimesMore | Compare::TimesLess | Compare::About | Compare::TimesAtMost => "×",
@@ -129,7 +129,7 @@ impl Compare {
         }
     }
 
-    /// The result. A ratio to zero is infinite.
+    /// The result of the comparison. A ratio to zero is infinite.
     pub(crate) fn apply(self, mine: f64, other: f64) -> f64 {
         match self {
             Compare::TimesMore | Compare::About | Compare::TimesAtMost => mine / other,
@@ -142,7 +142,7 @@ impl Compare {
         }
     }
 
-    /// The verdict on `ours` where the source has `paper`.
+    /// The verdict on `ours` if the source has `paper`.
     pub(crate) fn judge(self, ours: f64, paper: f64) -> Verdict {
         let effect = |ours: f64, paper: f64| match ours / paper {
             size if size < 1.0 / FACTOR => Verdict::Weaker,

@@ -1,6 +1,7 @@
-//! Verdicts kept in the tree, so that a change of an algorithm or a model that changes a verdict is noticed.
+//! Verdicts kept in the tree, so that a change of an algorithm or a model that changes a verdict is detected.
 //!
-//! A line for each row of the claims table, without its numbers: numbers may move, a verdict may not change unseen.
+//! A line for each row of the claims table, without its numbers: numbers may move, but a change of a verdict must be
+//! seen.
 //!
 //! ```text
 //! # EXPERIMENT CLAIM PROFILE SCHEDULER VERDICT
@@ -28,7 +29,7 @@ pub struct Kept {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {number} is not `EXPERIMENT CLAIM PROFILE SCHEDULER VERDICT`")]
 pub struct BadLine {
-    /// Which, from 1.
+    /// The number of the line, from 1.
     pub number: usize,
 }
 
@@ -57,7 +58,7 @@ impl Kept {
         Ok(Kept { verdicts })
     }
 
-    /// As a file.
+    /// The text of the file.
     pub fn to_text(&self) -> String {
         let mut text = HEADER.to_owned();
         for (names, verdict) in &self.verdicts {
@@ -66,8 +67,7 @@ impl Kept {
         text
     }
 
-    /// The changed verdicts, a line each: `experiments` have been run, and their rows
-    /// are `rows`.
+    /// The verdicts that changed, a line each. `experiments` have been run, and `rows` are their rows.
     pub fn changes(&self, experiments: &[String], rows: &[Row]) -> Vec<String> {
         let now = Kept::of(rows);
         let was = self.verdicts.iter().filter(|(names, _)| experiments.contains(&names[0]));

@@ -51,7 +51,7 @@ use crate::ssds::is_papers;
 use quantity::Pair;
 use serde::{Deserialize, Serialize};
 
-/// IOs beyond a percentile, in the runs of all seeds together: with fewer it is not judged.
+/// Least number of IOs beyond a percentile, in the runs of all seeds together, for which it is judged.
 const BEYOND: f64 = 100.0;
 
 /// One claim of a source, or one goal of ours.
@@ -62,24 +62,25 @@ pub struct Claim {
     pub id: String,
     /// The claim, in words.
     pub what: String,
-    /// The case it is about.
+    /// The case that it is about.
     pub case: String,
     /// The measured quantity.
     pub quantity: Quantity,
     /// The comparison.
     pub compare: Compare,
-    /// The scheduler that it is compared with; none for a comparison that needs none.
+    /// The scheduler with which it is compared; none for a comparison that needs none.
     pub with: Option<String>,
     /// The scheduler that it is about; none: every Gimbal of the experiment.
     pub about: Option<String>,
     /// The source's number, in the unit that `compare` gives.
     paper: Option<f64>,
-    /// Our goal, where the source has no number; exactly one of the two is given.
+    /// Our goal, if the source has no number; exactly one of the two is given.
     goal: Option<f64>,
-    /// Judged by the confidence interval over the seeds, and not at all if fewer than 100 IOs lie beyond its percentile.
+    /// Whether the confidence interval over the seeds is judged. Then a percentile with fewer than 100 IOs beyond it is
+    /// not judged at all.
     #[serde(default)]
     pub interval: bool,
-    /// Why ours differs, and what shows it. Shown with rows that do not hold.
+    /// The reason why ours differs, with the evidence. Shown with rows that do not hold.
     pub why: Option<String>,
 }
 
@@ -94,30 +95,31 @@ pub struct Row {
     pub experiment: String,
     /// The SSD's profile.
     pub profile: String,
-    /// The scheduler it is about.
+    /// The scheduler that it is about.
     pub scheduler: String,
-    /// The number that is asked for: a field `paper` or `goal`.
+    /// The number to compare with: a field `paper` or `goal`.
     #[serde(flatten)]
     pub asked: Asked,
     /// Ours, over the seeds; none if there was nothing to measure.
     pub ours: Option<Spread>,
-    /// The interval that decided the verdict, if the claim asks for that and there were seeds enough.
+    /// The interval that decided the verdict, if the claim asks for one and there were enough seeds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
     /// The unit of both.
     pub unit: &'static str,
     /// Whether direction and size are the source's, or the goal is met.
     pub holds: bool,
-    /// The same in more detail.
+    /// The verdict in detail.
     pub verdict: Verdict,
-    /// The part of the SSDs that could be the source's on which it holds ([`Sensitivity`]); none unless that was judged.
+    /// The fraction of the SSDs that could be the source's on which it holds ([`Sensitivity`]); none if that was not
+    /// judged.
     pub plausible: Option<f64>,
-    /// The cause, where it does not hold.
+    /// The cause, if it does not hold.
     pub why: Option<String>,
 }
 
 impl Row {
-    /// The spread, for people: the interval that it was judged by, or from the least to the greatest.
+    /// The spread, for people: the interval that decided the verdict, or the range from least to greatest.
     pub fn spread(&self) -> String {
         match (self.interval, self.ours) {
             (Some(of), _) => format!("{:.3} … {:.3} (95 %)", of.low, of.high),
@@ -128,7 +130,7 @@ impl Row {
 }
 
 impl Claim {
-    /// The number that is asked for; none unless exactly one of paper and goal is given.
+    /// The number to compare with; none unless exactly one of paper and goal is given.
     pub fn asked(&self) -> Option<Asked> {
         match (self.paper, self.goal) {
             (Some(paper), None) => Some(Asked::Paper(paper)),
@@ -160,7 +162,7 @@ impl Claim {
             .collect()
     }
 
-    /// Its numbers in `record` and those that they are compared with: one, or all of which the worst counts.
+    /// Its numbers in `record`, each with the one for comparison: a single pair, or several of which the worst counts.
     fn pairs(&self, findings: &Findings, record: &Record) -> Vec<Option<Pair>> {
         let Some(other) = &self.with else {
             let alone = |mine| Pair { mine, other: 0.0, beyond: f64::INFINITY };
@@ -208,7 +210,7 @@ impl Claim {
         })
     }
 
-    /// One number, of all seeds.
+    /// Judges one number over all seeds.
     fn judge(&self, asked: Asked, pairs: &[Pair]) -> Option<Judged> {
         let ours = Spread::of(pairs.iter().map(|pair| self.compare.apply(pair.mine, pair.other)))?;
         if !self.interval {
@@ -218,7 +220,7 @@ impl Claim {
             return None;
         }
         let ratios: Vec<f64> = pairs.iter().map(|pair| pair.mine / pair.other).collect();
-        // With one seed there is only the number.
+        // With one seed there is only a number and no interval.
         let interval = Interval::of(&ratios).map(|of| of.map(|ratio| self.compare.apply(ratio, 1.0)));
         let verdict = match interval {
             Some(interval) => asked.judge_interval(self.compare, interval),
@@ -236,7 +238,7 @@ struct Judged {
     interval: Option<Interval>,
 }
 
-/// Whether a claim's word means this scheduler. A `*` at its end stands for anything.
+/// Whether a name in a claim means this scheduler. A `*` at its end matches any text.
 pub(crate) fn names(word: &str, scheduler: Scheduler) -> bool {
     match word.strip_suffix('*') {
         Some(beginning) => scheduler.name().starts_with(beginning),

@@ -32,15 +32,15 @@ pub enum Quantity {
     FUtilGap(Gap),
     /// A latency in microseconds.
     Latency(Latency),
-    /// The statistic of a group's latency, mean to 99.99th percentile, reads or writes, that is most above the other scheduler's; its
-    /// microseconds. Seen from the network. Alone it is the greatest of all.
+    /// The statistic of a group's latency (mean to 99.99th percentile, reads or writes) that most exceeds the other
+    /// scheduler's, in microseconds. Seen from the network. Without a comparison, the greatest of all.
     #[serde(rename = "worst-latency")]
     WorstLatency {},
-    /// A group's mean latency in a stretch of the run, microseconds.
+    /// A group's mean latency in a part of the run, microseconds.
     LatencyBetween(Stretch),
-    /// A group's mean bandwidth in a stretch of the run, 10^6 bytes per second.
+    /// A group's mean bandwidth in a part of the run, 10^6 bytes per second.
     BandwidthBetween(GroupStretch),
-    /// The least write cost that the scheduler showed in a stretch of the run.
+    /// The least write cost that the scheduler reported in a part of the run.
     WriteCostBetween(Between),
     /// All tenants' IOs per second.
     #[serde(rename = "total-iops")]
@@ -48,7 +48,7 @@ pub enum Quantity {
     /// The mean latency of all IOs seen from the network, microseconds.
     #[serde(rename = "mean-latency")]
     MeanLatency {},
-    /// PARDA's window of a group's hosts, the mean over the measured time.
+    /// PARDA's window of a group's hosts, averaged over the measured time.
     Window(String),
     /// One number over another.
     Ratio(Box<Ratio>),
@@ -58,30 +58,30 @@ pub enum Quantity {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
-    /// The one.
+    /// The numerator.
     pub of: Quantity,
-    /// The other.
+    /// The denominator.
     pub to: Quantity,
 }
 
-/// A direction of a group in a stretch of the run.
+/// A direction of a group in a part of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stretch {
     /// The group with this quantity.
     pub group: String,
-    /// Of its reads or its writes.
+    /// Its reads or its writes.
     pub way: Way,
-    /// Where it is measured.
+    /// The place of the measurement.
     #[serde(default)]
     pub reading: StretchReading,
-    /// Where the stretch begins, after the warm-up.
+    /// Start of the part, after the warm-up.
     pub from: Nanos,
-    /// Where it ends.
+    /// End of the part.
     pub to: Nanos,
 }
 
-/// Where the latency of a stretch is measured.
+/// The place at which the latency of a part is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StretchReading {
@@ -92,30 +92,30 @@ pub enum StretchReading {
     Network,
 }
 
-/// A group in a stretch of the run.
+/// A group in a part of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupStretch {
     /// The group with this quantity.
     pub group: String,
-    /// Where the stretch begins, after the warm-up.
+    /// Start of the part, after the warm-up.
     pub from: Nanos,
-    /// Where it ends.
+    /// End of the part.
     pub to: Nanos,
 }
 
-/// A stretch of the run.
+/// A part of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Between {
-    /// Where it begins, after the warm-up.
+    /// Its start, after the warm-up.
     pub from: Nanos,
-    /// Where it ends.
+    /// Its end.
     pub to: Nanos,
 }
 
-/// Two groups. Their gap is |a − b| / min(a, b) of their f-Util: the papers' gaps reach 330 times 3.8 %, which neither a difference
-/// of f-Util (at most 2 with two groups of equal size) nor one relative to the greater could.
+/// Two groups. Their gap is |a − b| / min(a, b) of their f-Util, because the papers' gaps reach 330 times 3.8 %, which
+/// neither a difference of f-Util (at most 2 with two groups of equal size) nor a gap relative to the greater could.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gap {
@@ -125,17 +125,17 @@ pub struct Gap {
     pub b: String,
 }
 
-/// Which latency.
+/// A statistic of a group's latency.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
     /// The group with this quantity.
     pub group: String,
-    /// Of its reads or its writes.
+    /// Its reads or its writes.
     pub way: Way,
-    /// Which statistic of the distribution.
+    /// The statistic of the distribution.
     pub statistic: Statistic,
-    /// Where it is measured.
+    /// The place of the measurement.
     #[serde(default)]
     pub reading: Reading,
 }
@@ -166,21 +166,21 @@ pub enum Statistic {
     P9999,
 }
 
-/// Where latency is measured.
+/// The place at which latency is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reading {
     /// Inside the SSD.
     Device,
-    /// At the client, from sending to completion: the papers'.
+    /// At the client, from sending to completion, as in the papers.
     #[default]
     Network,
-    /// At the application, the wait for credit included.
+    /// At the application, including the wait for credit.
     EndToEnd,
 }
 
 impl Quantity {
-    /// The number in `record`; `None` if it has none (no such IO came back).
+    /// The number in `record`; `None` if there is none (no such IO completed).
     pub(crate) fn of(&self, record: &Record) -> Option<f64> {
         let group = |name: &str| record.group(name);
         match self {
@@ -246,8 +246,8 @@ impl Quantity {
         }
     }
 
-    /// The number in `record`, and the one that it is compared with in `other`, of the same case. If it stands for the worst of several
-    /// numbers, all of them, in an order that depends on the case alone.
+    /// The number in `record`, and the number for comparison in `other`, of the same case. If the quantity is the worst
+    /// of several numbers, returns all of them, in an order that depends only on the case.
     pub(crate) fn against(&self, record: &Record, other: &Record) -> Vec<Option<Pair>> {
         match self {
             Quantity::WorstLatency {} => {
@@ -268,7 +268,7 @@ impl Quantity {
         }
     }
 
-    /// The groups that it names.
+    /// The groups that the quantity names.
     pub(crate) fn groups(&self) -> Vec<&str> {
         match self {
             Quantity::Bandwidth(name)
@@ -296,11 +296,12 @@ impl Quantity {
 /// One number under two schedulers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pair {
-    /// The one that is judged.
+    /// The number that is judged.
     pub(crate) mine: f64,
-    /// The one that it is compared with.
+    /// The number for comparison.
     pub(crate) other: f64,
-    /// IOs that lie beyond it, of the two runs' the fewer; infinite for what is no percentile of IOs.
+    /// Number of IOs beyond the percentile, in the run with fewer of them; infinite for a number that is not a
+    /// percentile of IOs.
     pub(crate) beyond: f64,
 }
 
@@ -310,7 +311,7 @@ impl Pair {
     }
 }
 
-/// A statistic of latency, and how many IOs lie beyond it.
+/// A statistic of latency, and the number of IOs beyond it.
 #[derive(Clone, Copy)]
 struct Measured {
     value: f64,
@@ -324,7 +325,7 @@ impl Measured {
     }
 }
 
-/// All statistics of all latencies, seen from the network, in an order that depends on the case alone.
+/// All statistics of all latencies, seen from the network, in an order that depends only on the case.
 fn latencies(record: &Record) -> Vec<Measured> {
     let of = |figures: &DirectionFigures| {
         Statistic::ALL.map(|statistic| Measured::of(figures, statistic, Reading::Network))
@@ -336,7 +337,7 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Whether the interval that ends at a second lies in the stretch.
+/// Whether the interval that ends at a given second is in the part.
 fn within(from: &Nanos, to: &Nanos) -> impl Fn(f64) -> bool {
     let (from, to) = (from.as_secs_f64(), to.as_secs_f64());
     move |second| second > from && second <= to
@@ -365,7 +366,7 @@ impl Statistic {
     const ALL: [Statistic; 5] =
         [Statistic::Mean, Statistic::P50, Statistic::P99, Statistic::P999, Statistic::P9999];
 
-    /// The part of the IOs that determines it.
+    /// The fraction of the IOs that determine the statistic.
     fn share_beyond(self) -> f64 {
         match self {
             Statistic::Mean => 1.0,

@@ -1,4 +1,4 @@
-//! The words of an `experiment.toml`, and the checks that make an [`Experiment`] of them.
+//! The vocabulary of an `experiment.toml`, and the checks that make an [`Experiment`] of it.
 //!
 //! The vocabulary is fio's and that of `gimbal bench`'s job files, where they have a word.
 
@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use units::{ByteRate, Bytes, Nanos};
 
-/// Stand-alone speeds are measured for this long, if the experiment does not say otherwise.
+/// Default warm-up and duration of the measurement of stand-alone speeds.
 const ALONE: (Nanos, Nanos) = (Nanos::millis(500), Nanos::millis(1000));
-/// The smallest address and length of the simulated SSD.
+/// The granularity of addresses and lengths of the simulated SSD.
 const GRAIN: Bytes = Bytes::kib(4);
-/// The longest queue and the most tenants of one group.
+/// The greatest depth of a queue, and the greatest number of tenants of a group.
 const DEPTH_MAX: u32 = 4096;
 const COUNT_MAX: u32 = 4096;
-/// The most points of a series: more cannot be seen, and cost memory for every tenant.
+/// The greatest number of points of a series: more cannot be seen, and cost memory for every tenant.
 const POINTS_MAX: u64 = 10_000;
 
 #[derive(Deserialize)]
@@ -32,7 +32,7 @@ struct File {
     source: String,
     about: String,
     profiles: Vec<String>,
-    /// By what `profiles` has: files.
+    /// Calibration files, by the names in `profiles`.
     #[serde(default)]
     calibrations: BTreeMap<String, PathBuf>,
     seeds: Vec<u64>,
@@ -41,9 +41,9 @@ struct File {
     interval: Nanos,
     /// Warm-up and duration of the stand-alone runs.
     alone: Option<[Nanos; 2]>,
-    /// One way.
+    /// The delay of one way.
     network_delay: Option<Nanos>,
-    /// In place of `duration` with `--quick`.
+    /// Replaces `duration` with `--quick`.
     quick_duration: Option<Nanos>,
     parda: Option<PardaSpec>,
     schedulers: Vec<String>,
@@ -55,7 +55,7 @@ struct File {
     figures: Vec<Figure>,
 }
 
-/// In place of the calibration's.
+/// Settings that replace those of the calibration.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PardaSpec {
@@ -67,7 +67,7 @@ struct PardaSpec {
 struct CaseSpec {
     name: String,
     condition: ConditionName,
-    /// Number of seeds, from the experiment's first on, in place of the experiment's.
+    /// Number of seeds, from the experiment's first on, instead of all of the experiment's.
     seeds: Option<u32>,
     warm_up: Option<Nanos>,
     duration: Option<Nanos>,
@@ -89,7 +89,7 @@ enum ConditionName {
     Fragmented,
 }
 
-/// As in fio: `read` and `write` go one after the other, `rand…` anywhere, `…rw` mixes.
+/// As in fio: `read` and `write` are sequential, `rand…` is random, `…rw` mixes.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Access {
@@ -118,12 +118,12 @@ struct GroupSpec {
     rate_max: Option<Bytes>,
     /// An open loop: this many IOs per second at random moments, whether or not earlier ones have completed.
     rate_iops: Option<u32>,
-    /// It asks for so long, and then not at all for `pause`, over and over.
+    /// The tenant is busy for this long, then idle for `pause`, repeatedly.
     burst: Option<Nanos>,
     pause: Option<Nanos>,
     /// Only this many bytes of the SSD; all of it if absent.
     size: Option<Bytes>,
-    /// Where they begin.
+    /// The start of these bytes.
     #[serde(default)]
     offset: Option<Bytes>,
     #[serde(default = "one")]
@@ -146,9 +146,9 @@ struct GroupSpec {
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SloSpec {
-    /// As long as it asks for at most this many IOs of 4 KiB per second.
+    /// The bound holds while the tenant asks for at most this many IOs of 4 KiB per second.
     iops: u64,
-    /// Per cent of them.
+    /// Per cent of reads among them.
     #[serde(default = "all")]
     read_percent: u8,
     latency_p95: Option<Nanos>,
@@ -171,7 +171,7 @@ fn yes() -> bool {
     true
 }
 
-/// Where in the file something is, for an error.
+/// The position of a field in the file, for errors.
 struct Place<'o> {
     origin: &'o str,
     field: String,
@@ -184,7 +184,7 @@ impl Place<'_> {
     }
 }
 
-/// The SSDs that a file names. Paths begin at the file.
+/// The SSDs that a file names. Paths are relative to the file.
 fn ssds(
     top: &Place<'_>,
     names: &[String],
@@ -301,7 +301,7 @@ fn window(
     Ok(window)
 }
 
-/// A case for each value of the sweep, or the one.
+/// A case for each value of the sweep, or the single case.
 fn expand(
     place: &Place<'_>,
     spec: CaseSpec,

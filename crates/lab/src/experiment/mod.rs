@@ -23,7 +23,8 @@
 //! ]
 //! ```
 //!
-//! Elsewhere: the file's words are `file`. The experiments that come with the lab are the folders of `experiments/`, built in here.
+//! Elsewhere: `file` has the vocabulary of the file. The experiments that come with the lab are the folders of
+//! `experiments/`, built in here.
 
 mod error;
 mod file;
@@ -48,7 +49,7 @@ macro_rules! experiments {
     };
 }
 
-/// Name and text, in the order of the papers, and then those that go beyond them.
+/// Name and text of each experiment: first those of papers, in their order, then further ones.
 const BUILT_IN: &[(&str, &str)] = experiments![
     "g6",
     "g7a",
@@ -70,7 +71,7 @@ const BUILT_IN: &[(&str, &str)] = experiments![
     "findings",
 ];
 
-/// The names of all, in the order of the papers, and then those that go beyond them.
+/// The names of all: first those of papers, in their order, then further ones.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, _)| *name)
 }
@@ -86,23 +87,23 @@ pub struct Experiment {
     pub name: String,
     /// One line for people.
     pub title: String,
-    /// Where it comes from: paper and figure.
+    /// Its source: paper and figure.
     pub source: String,
-    /// The points to look at, in a sentence or two.
+    /// The points to notice, in a sentence or two.
     pub about: String,
     /// The SSDs; claims are judged on the first, and shown for all.
     pub ssds: Vec<CalibratedSsd>,
-    /// At least one.
+    /// The seeds; at least one.
     pub seeds: Vec<u64>,
     /// The network between tenants and switch.
     pub network: Network,
-    /// PARDA's latency threshold in place of the calibration's.
+    /// PARDA's latency threshold instead of the calibration's.
     pub parda_threshold: Option<Nanos>,
     /// The schedulers compared.
     pub schedulers: Vec<Scheduler>,
-    /// The situations, in the order of the file; a swept case is there once per value.
+    /// The situations, in the order of the file; a swept case appears once per value.
     pub cases: Vec<Case>,
-    /// Length of the measurement of a group's stand-alone speed.
+    /// Time window of the measurement of a group's stand-alone speed.
     pub alone: Window,
     /// Upper bound for the length of a case with `--quick`.
     pub quick_duration: Option<Nanos>,
@@ -112,12 +113,12 @@ pub struct Experiment {
     pub figures: Vec<Figure>,
 }
 
-/// A stretch of virtual time.
+/// A section of virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Left out of the results.
+    /// Length of the warm-up, which is left out of the results.
     pub warm_up: Nanos,
-    /// Measured.
+    /// Length of the measurement.
     pub duration: Nanos,
     /// Length of one point of a series.
     pub interval: Nanos,
@@ -126,7 +127,7 @@ pub struct Window {
 /// One situation.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Its name; a swept case's is that of all its values.
+    /// Its name; all values of a swept case share it.
     pub name: String,
     /// The swept parameter's value.
     pub x: Option<f64>,
@@ -134,7 +135,7 @@ pub struct Case {
     pub swept: Option<Parameter>,
     /// The state of the flash at the start.
     pub condition: Condition,
-    /// Its seeds: the experiment's, or as many as it needs itself.
+    /// Its seeds: the experiment's, or a number of its own.
     pub seeds: Vec<u64>,
     /// Length of the case.
     pub window: Window,
@@ -154,7 +155,7 @@ impl Case {
     }
 }
 
-/// Tenants that do the same.
+/// Tenants with the same work.
 #[derive(Clone, Debug)]
 pub struct Group {
     /// Its name.
@@ -165,15 +166,15 @@ pub struct Group {
     pub workload: Workload,
     /// The promises to each.
     pub share: Share,
-    /// Whether their clients keep to the credit.
+    /// Whether their clients obey the credit.
     pub obeys_credit: bool,
-    /// When the first begins.
+    /// The time at which the first begins.
     pub start: Nanos,
-    /// The delay of each that follows.
+    /// The delay of each further tenant.
     pub start_step: Nanos,
-    /// When the first stops; `None` is the end of the run.
+    /// The time at which the first stops; `None` is the end of the run.
     pub stop: Option<Nanos>,
-    /// The delay of the stop of each that follows.
+    /// The delay of the stop of each further tenant.
     pub stop_step: Nanos,
 }
 
@@ -251,7 +252,7 @@ impl Experiment {
         file::read(text, name, origin)
     }
 
-    /// Makes it short: the first seed, the first profile, and cases no longer than `quick_duration`.
+    /// Shortens it: the first seed, the first profile, and cases no longer than `quick_duration`.
     pub fn hurry(&mut self) {
         self.take_seeds(&[self.seeds[0]]);
         self.ssds.truncate(1);
@@ -262,7 +263,7 @@ impl Experiment {
         }
     }
 
-    /// Takes these seeds for every case.
+    /// Sets these seeds for every case.
     pub fn take_seeds(&mut self, seeds: &[u64]) {
         self.seeds = seeds.to_vec();
         self.cases.iter_mut().for_each(|case| case.seeds = seeds.to_vec());

@@ -1,5 +1,5 @@
-//! Over time: bandwidth or latency of each group, or PARDA's windows, a panel for each scheduler; the schedulers' own state in one
-//! panel; or what a scheduler sees of the latency, and its threshold, a panel for each.
+//! Plots over time: bandwidth or latency of each group, or PARDA's windows, a panel for each scheduler; the schedulers'
+//! own state in one panel; or the latency as a scheduler measures it, and its threshold, a panel for each.
 
 use super::axis::Axis;
 use super::fit::fit;
@@ -72,7 +72,7 @@ fn of_groups(view: &View<'_>, measure: Measure) -> (Vec<Panel>, Vec<Key>) {
     (panels, parts.iter().enumerate().map(entry).collect())
 }
 
-/// The measure interval by interval.
+/// The measure in each interval.
 fn time_series(record: &Record, part: &Part<'_>, measure: Measure) -> Vec<(f64, Option<f64>)> {
     let group = record.group(part.group);
     if measure == Measure::Window {
@@ -94,7 +94,7 @@ fn time_series(record: &Record, part: &Part<'_>, measure: Measure) -> Vec<(f64, 
     series.iter().map(|point| (point.second, value(point))).collect()
 }
 
-/// A line for each stretch without a gap, from the beginning of the measurement on.
+/// A line for each section without a gap, from the beginning of the measurement on.
 fn lines(values: impl IntoIterator<Item = (f64, Option<f64>)>, look: Look) -> Vec<Item> {
     let mut stretches: Vec<Vec<(f64, f64)>> = vec![Vec::new()];
     for (second, value) in values {
@@ -119,7 +119,8 @@ fn source(mark: &Mark, end: f64) -> Item {
 /// Latency and threshold are both inside the SSD.
 const THRESHOLD_MEASURE: Measure = Measure::Latency { statistic: Statistic::Mean, reading: Reading::Device };
 
-/// The latency that a scheduler sees and the threshold it compares it with: a panel for each scheduler that has them.
+/// The latency as a scheduler measures it, and the threshold with which it compares it: a panel for each scheduler that
+/// has them.
 pub(super) fn threshold_panels(view: &View<'_>) -> (Vec<Panel>, Vec<Key>) {
     let case = view.cases()[0];
     let way = view.figure.way.expect("checked when the experiment was read");

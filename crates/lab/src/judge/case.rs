@@ -1,17 +1,19 @@
 //! A case: one random SSD, its condition and the tenants on it, all drawn from one seed.
 //!
-//! - *Groups* of tenants that always have more to do than their share (closed loops with deep queues): two to four, or one tenant alone
-//!   (every eighth case). Their f-Util is judged.
+//! - *Groups* of tenants that always have more to do than their share (closed loops with deep queues): two to four, or
+//!   one tenant alone (every eighth case). Their f-Util is judged.
 //! - A *light* reader (three of four cases with writers or large reads): small reads at random moments, far fewer than its share. Its
 //!   99th percentile is judged.
 //! - Every fourth mix has weights 1 : 2 : 4.
-//! - A *guest* (every third mix): a tenant with as deep a queue as those, but in bursts of 20 ms to 2 s. Its bandwidth in its bursts is judged.
+//! - A *guest* (every third mix): a tenant with a queue as deep as those, but in bursts of 20 ms to 2 s. Its
+//!   bandwidth in its bursts is judged.
 //! - A *paced* group (every third mix): its applications ask for two to four times their fair share, and never for more. So they have more to do than
 //!   their share, but may leave the SSD idle if they have it to themselves.
 //!
-//! On a clean SSD writes are large, and on a fragmented one they are small and random: otherwise the SSD's condition, small as the
-//! model is, would change while it is measured, and with it what each group could do alone. For the same reason the tenants' writes have gone over a fragmented
-//! SSD before the case begins (workload-dependent preconditioning): writes of 16 KiB leave it faster to read than writes of 4 KiB do, by up to 80 %.
+//! On a clean SSD writes are large, and on a fragmented one they are small and random. Otherwise the condition of the
+//! SSD, small as the model is, would change during the measurement, and with it the speed of each group alone. For the
+//! same reason the tenants' writes have gone over a fragmented SSD before the case begins (workload-dependent
+//! preconditioning): writes of 16 KiB leave it faster to read than writes of 4 KiB do, by up to 80 %.
 
 use super::{AWAY, BACK, LEARN, MEASURE};
 use crate::scheduler::Setup;
@@ -27,16 +29,17 @@ use units::{ByteRate, Bytes, Instant, Nanos};
 pub(super) const POINT: Nanos = Nanos::millis(5);
 /// Upper bound for the time that buffers take to fill.
 pub(super) const BUFFERS_FILL: Nanos = Nanos::secs(1);
-/// The writes that fragment an SSD.
+/// Size of the writes that fragment an SSD.
 const SMALLEST: Bytes = Bytes(ssd::SLOT_BYTES);
 /// Number of times that the tenants' writes go over the SSD before a case begins.
 const OVERWRITES: u32 = 3;
-/// Other dice than those of the SSD.
+/// Separates the random numbers of the mix from those of the SSD.
 const MIX: u64 = 0x6d69_7865;
-/// Other dice than those of the groups, so that these are the same however their IOs arrive.
+/// Separates the random numbers of arrivals from those of the groups, so that the groups are the same however their IOs
+/// arrive.
 const ARRIVALS: u64 = 0x6172_7269;
 
-/// Tenants that do the same.
+/// Tenants with the same work.
 #[derive(Clone, Debug)]
 pub struct Group {
     /// The work of each of them.
@@ -49,12 +52,12 @@ pub struct Group {
     pub pace: Option<f64>,
 }
 
-/// A tenant that is there in bursts, with more to do than its share.
+/// A tenant that is present in bursts, with more to do than its share.
 #[derive(Clone, Debug)]
 pub struct Guest {
     /// The work in a burst.
     pub workload: Workload,
-    /// When it does that.
+    /// The times of the bursts.
     pub bursts: Bursts,
 }
 
@@ -69,13 +72,13 @@ pub struct Case {
     pub condition: Condition,
     /// Tenants with more to do than their share.
     pub groups: Vec<Group>,
-    /// Small reads at random moments: how many per second.
+    /// Rate of a light reader's small reads at random moments, in IOs per second.
     pub light: Option<u32>,
-    /// Bursts of weight 1.
+    /// A tenant of weight 1 that is present in bursts.
     pub guest: Option<Guest>,
-    /// Whether the clients keep to the credit that they are given.
+    /// Whether the clients obey the credit that they get.
     pub obeys_credit: bool,
-    /// The group whose first tenant goes away and comes back.
+    /// The group of which the first tenant leaves and comes back.
     pub leaver: usize,
 }
 
@@ -86,7 +89,7 @@ impl Dice {
         Dice(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// A seed for something else.
+    /// A seed for another purpose.
     pub(super) fn seed(&mut self) -> u64 {
         self.0.next_u64()
     }
@@ -106,7 +109,7 @@ impl Dice {
 }
 
 impl Case {
-    /// The case of this seed.
+    /// The case of a seed.
     pub fn of(seed: u64) -> Case {
         let profile = Profile::random(seed);
         let dice = &mut Dice::of(seed ^ MIX);
@@ -174,7 +177,8 @@ impl Case {
         line
     }
 
-    /// The case with the rates of its paced group, whose fair share follows from what each group's kind of work gets `alone`.
+    /// The case with the rates of its paced group, whose fair share follows from the speed of each group's kind of work
+    /// `alone`.
     pub(super) fn paced(&self, alone: &[f64]) -> Case {
         let mut case = self.clone();
         for (n, group) in case.groups.iter_mut().enumerate() {
@@ -184,17 +188,17 @@ impl Case {
         case
     }
 
-    /// All tenants of the groups.
+    /// Number of tenants in the groups.
     pub(super) fn tenants(&self) -> usize {
         self.groups.iter().map(|group| group.tenants as usize).sum()
     }
 
-    /// Where the guest is in the results.
+    /// The position of the guest in the results.
     pub(super) fn guest_place(&self) -> usize {
         self.tenants()
     }
 
-    /// The part of the time from `from` to `until` in which the guest is present.
+    /// The fraction of the time from `from` to `until` in which the guest is present.
     pub(super) fn guest_is_there(&self, from: Nanos, until: Nanos) -> f64 {
         let Some(Guest { bursts: Bursts { burst, pause }, .. }) = self.guest else { return 0.0 };
         let before = |at: Nanos| {
@@ -204,7 +208,7 @@ impl Case {
         (before(until) - before(from)) as f64 / (until.0 - from.0) as f64
     }
 
-    /// The tenants of each group, by their place in the results.
+    /// The positions of each group's tenants in the results.
     pub(super) fn places(&self) -> Vec<std::ops::Range<usize>> {
         let mut first = 0;
         self.groups
@@ -217,27 +221,27 @@ impl Case {
             .collect()
     }
 
-    /// When the tenant goes away, and when it comes back.
+    /// The times at which the tenant leaves and comes back.
     pub(super) fn away(&self) -> (Instant, Instant) {
         let from = Instant::ZERO + LEARN + MEASURE;
         (from, from + AWAY)
     }
 
-    /// The SSD before the tenants come: as their writes leave it in the long run.
+    /// The SSD before the tenants come, in the state in which their writes leave it in the long run.
     pub(super) fn image(&self) -> Image {
         self.conditioned(&self.profile, self.condition)
     }
 
-    /// An SSD of this profile and in this condition, as the tenants' writes leave it in the long run.
+    /// An SSD with this profile and condition, in the state in which the tenants' writes leave it in the long run.
     pub(super) fn conditioned(&self, profile: &Profile, condition: Condition) -> Image {
         let image = Image::new(profile, condition, self.seed);
         let written = self.written();
-        // Small writes leave a fragmented SSD as it is, and large ones a clean SSD.
+        // Small writes do not change a fragmented SSD, and large ones do not change a clean one.
         let is_settled = condition == Condition::Clean || written.iter().all(|(size, _)| *size <= SMALLEST);
         if is_settled { image } else { image.overwritten(&written, OVERWRITES) }
     }
 
-    /// The sizes in which the tenants write, and about which part of the bytes each is if shares are fair.
+    /// The sizes of the tenants' writes, each with its approximate part of the bytes if shares are fair.
     fn written(&self) -> Vec<(Bytes, u64)> {
         let part = |workload: &Workload, shares: u64| {
             let size = workload.sizes.only().unwrap_or(SMALLEST);
@@ -258,17 +262,19 @@ impl Case {
         self.world_of(setup, tenants, Nanos::ZERO, LEARN + MEASURE + AWAY + BACK)
     }
 
-    /// The same until the end of the measured time, for a scheduler that the judged one is compared with.
+    /// The same until the end of the measured time, for a scheduler with which the judged one is compared.
     pub(super) fn baseline(&self, setup: &Setup) -> World {
         self.world_of(setup, self.specs(), Nanos::ZERO, LEARN + MEASURE)
     }
 
-    /// As many tenants as there are in the groups, all of them doing this, without a scheduler: the maximum of the SSD for that kind of work.
+    /// As many tenants as in the groups, all with this work, without a scheduler: the maximum of the SSD for that kind
+    /// of work.
     pub(super) fn alone(&self, workload: &Workload) -> World {
         let setup = Setup { policy: PolicyChoice::none(), auxiliary: None, clients: ClientChoice::Credits };
         let tenants = (0..self.tenants()).map(|_| TenantSpec::new("alone", workload.clone())).collect();
-        // A cache and flash that was never written fill for as long as under the mix. A fragmented SSD without a cache has nothing but its buffer to fill; and
-        // for longer than that, writes of one size would make another SSD of it than all the tenants' do.
+        // A cache, and flash that was never written, fill for as long as under the mix. On a fragmented SSD without a
+        // cache only the buffer fills; and after a longer time, writes of one size would leave the SSD in another state
+        // than the writes of all tenants do.
         let fills = self.condition == Condition::Clean || self.profile.slc.blocks_per_die > 0;
         let warm_up = if fills { LEARN } else { BUFFERS_FILL };
         self.world_of(&setup, tenants, warm_up, MEASURE)
@@ -289,7 +295,8 @@ impl Case {
         tenants
     }
 
-    /// The tenants: the groups, the guest, the light one. The light one is two, one after the other, so that the latencies of the second are those of the measured time.
+    /// The tenants: the groups, the guest, the light reader. The light reader is two tenants, one after the other, so
+    /// that the latencies of the second are those of the measured time.
     fn specs(&self) -> Vec<TenantSpec> {
         let mut tenants = self.group_specs();
         if let Some(Guest { workload, bursts }) = &self.guest {
@@ -306,7 +313,7 @@ impl Case {
         tenants
     }
 
-    /// These tenants on the case's SSD.
+    /// A world with these tenants on the case's SSD.
     pub(super) fn world_of(
         &self,
         setup: &Setup,
@@ -330,7 +337,7 @@ impl Case {
     }
 }
 
-/// Work that leaves an SSD in this condition as it is.
+/// Draws work that leaves an SSD in this condition as it is.
 pub(super) fn workload(condition: Condition, dice: &mut Dice) -> Workload {
     let way = dice.one_of(&[100, 100, 100, 0, 0, 70, 30]);
     let kib = match (way, condition) {
@@ -344,7 +351,7 @@ pub(super) fn workload(condition: Condition, dice: &mut Dice) -> Workload {
     Workload::closed(depth, Bytes::kib(kib), way, pattern)
 }
 
-/// Work for a queue that is always full, and the bursts in which it is there.
+/// Draws work with a queue that is always full, and the bursts in which it is present.
 fn guest(condition: Condition, dice: &mut Dice) -> Guest {
     let workload = workload(condition, dice);
     let mut time = || Nanos::millis(dice.one_of(&[20, 50, 100, 200, 500, 1000, 2000]));
@@ -352,7 +359,7 @@ fn guest(condition: Condition, dice: &mut Dice) -> Guest {
     Guest { workload, bursts }
 }
 
-/// Kind, size and depth of a closed loop.
+/// Describes kind, size and depth of a closed loop.
 fn what(workload: &Workload) -> String {
     let Workload { read_percent, pattern, sizes, arrival, .. } = workload;
     let way = match (read_percent, pattern) {

@@ -5,12 +5,13 @@
 //!   0 s ─── cache free ────── 6 s ─── cache full ─── 14 s ── recovered ─ 22 s
 //! ```
 //!
-//! Each change is a step (`sim::Change`), so it is known from when on each group's fair share is another one. That is measured: each group alone, on
-//! the SSD in either state. A fragmented SSD is the steady state of small random writes; a cache that is full takes no
-//! writes at all, and one that is free or has recovered lasts longer than the case does, so that it does not fill by itself.
+//! Each change is a step (`sim::Change`), so the time is known at which each group's fair share changes. The fair
+//! shares are measured: each group alone, on the SSD in either state. A fragmented SSD is in the steady state of small
+//! random writes. A full cache takes no writes at all, and one that is free or has recovered lasts longer than the
+//! case, so that it does not fill by itself.
 //!
-//! Every mix has at least one group that writes, and one that does something else: otherwise no share changes. These cases have a seed stream of
-//! their own.
+//! Every mix has at least one group that writes, and one with other work: otherwise no share changes. These cases have
+//! a seed stream of their own.
 //!
 //! Holds: the two states differ for one group at least, and a scheduler that shares by bytes is found unfair after a change (`tests/judge_changing.rs`).
 
@@ -23,18 +24,18 @@ use sim::{Change, Results, World};
 use ssd::{Condition, Image, Profile};
 use units::{Bytes, Instant, Nanos};
 
-/// The seeds of these cases are not those of others.
+/// Separates the seeds of these cases from those of others.
 const STREAM: u64 = 0x6368_616e_6765;
-/// Before the first change.
+/// Time before the first change.
 const BEFORE: Nanos = Nanos::secs(6);
-/// From a change to the next one, or the end.
+/// Time from a change to the next one, or to the end.
 const AFTER: Nanos = Nanos::secs(8);
-/// The window of a gap.
+/// Length of the window in which a gap is measured.
 const WINDOW: Nanos = Nanos::secs(2);
 const STEP: Nanos = Nanos::millis(100);
-/// A gap of this much is fair again.
+/// Largest gap that counts as fair again.
 const FAIR: f64 = 0.15;
-/// The size of a program of one bit per cell on one plane.
+/// Size of one program of one bit per cell on one plane.
 const PAGE: Bytes = Bytes::kib(16);
 
 /// The kind of change.
@@ -51,23 +52,23 @@ pub enum What {
 pub struct ChangingCase {
     /// The kind of change.
     pub what: What,
-    /// The case, with the SSD as it is at first and at last.
+    /// The case, with the SSD in its first and last state.
     pub case: Case,
-    /// The SSD as it is between.
+    /// The SSD in its state between the changes.
     pub changed: (Profile, Condition),
 }
 
-/// The speed of the groups of a case alone, bytes per second, on the SSD as it is at first and as it is between.
+/// The speed of the groups of a case alone, in bytes per second, in the two states of the SSD.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChangingReference {
-    /// At first and at last.
+    /// In the first and last state.
     pub first: Vec<f64>,
-    /// Between.
+    /// In the state between the changes.
     pub changed: Vec<f64>,
 }
 
 impl ChangingCase {
-    /// The case of this seed.
+    /// The case of a seed.
     pub fn of(seed: u64) -> ChangingCase {
         let dice = &mut Dice::of(seed ^ STREAM);
         let what = if dice.one_in(3) { What::Cache } else { What::Flash };
@@ -106,7 +107,7 @@ impl ChangingCase {
         ChangingCase { what, case, changed }
     }
 
-    /// Runs each group alone in either state.
+    /// Runs each group alone in either state of the SSD.
     ///
     /// # Errors
     /// A rule of the simulator was broken.
@@ -151,12 +152,12 @@ impl ChangingCase {
         })
     }
 
-    /// The f-Utils over a window from `at`.
+    /// The f-Utils in the window that begins at `at`.
     fn f_utils(&self, results: &Results, at: Nanos, alone: &[f64]) -> Vec<f64> {
         self.case.f_utils(&self.case.rates(results, at, at + WINDOW), alone, at, at + WINDOW)
     }
 
-    /// How long after the change at `from` the gap stays small, for good; the whole time until the next change if it does not.
+    /// Time from the change at `from` until the gap stays small; the whole time until the next change if it does not.
     fn fair_after(&self, results: &Results, from: Nanos, alone: &[f64]) -> Nanos {
         let end = from + AFTER;
         let mut at = Nanos(end.0 - WINDOW.0);
@@ -190,7 +191,7 @@ impl ChangingCase {
     }
 }
 
-/// The blocks per die of a cache that takes all writes from one change to the next.
+/// Blocks per die of a cache that can take all writes from one change to the next.
 fn lasting_cache(profile: &Profile) -> u32 {
     let shape = &profile.geometry;
     let dies = u64::from(shape.channels * shape.dies_per_channel);

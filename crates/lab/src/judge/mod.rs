@@ -38,15 +38,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use units::Nanos;
 
-/// Load before anything is measured.
+/// Time under load before the measurement.
 pub const LEARN: Nanos = Nanos::secs(5);
-/// Measured after that.
+/// Length of the measurement after that.
 pub const MEASURE: Nanos = Nanos::secs(2);
 /// Time for which a tenant is away after that.
 const AWAY: Nanos = Nanos::millis(400);
-/// From a case to the one that has another SSD.
+/// Added to the seed of a case to get a case with another SSD.
 const OTHER: u64 = 1 << 32;
-/// Time for which it is watched after it came back.
+/// Time for which the tenant is observed after it came back.
 const BACK: Nanos = Nanos::millis(600);
 
 /// The scheduler's prior knowledge of the SSD.
@@ -61,13 +61,13 @@ pub enum Told {
     Other,
 }
 
-/// A case could not be judged.
+/// The reason why a case could not be judged.
 #[derive(Debug, thiserror::Error)]
 pub enum JudgeError {
-    /// The scheduler needs a calibration: there is none for a random SSD.
+    /// The scheduler needs a calibration, which does not exist for a random SSD.
     #[error("{} needs a calibration, and there is none for an SSD that is drawn at random", .0.scheduler.name())]
     NotCalibrated(NotCalibrated),
-    /// The scheduler learns nothing that it could be told.
+    /// The scheduler learns no model of an SSD that it could be given.
     #[error("{} learns nothing of an SSD, so it cannot be told anything; judge level", .0.name())]
     LearnsNothing(Scheduler),
     /// A rule of the simulator was broken.
@@ -75,7 +75,8 @@ pub enum JudgeError {
     Broken(Broken),
 }
 
-/// Judges a scheduler that was `told` something by these cases, on all cores. Reports every case that ends to `watch`.
+/// Judges a scheduler with the prior knowledge `told` by these cases, on all cores. Reports every case that ends to
+/// `watch`.
 ///
 /// # Errors
 /// The first case, in the order of `seeds`, that could not be judged.
@@ -88,7 +89,7 @@ pub fn judge(
     each(seeds, &|seed| judge_one(scheduler, told, seed), watch)
 }
 
-/// The same by cases with an SSD that changes.
+/// Does the same by cases with an SSD that changes.
 ///
 /// # Errors
 /// The first case, in the order of `seeds`, that could not be judged.
@@ -155,12 +156,12 @@ fn judge_one(scheduler: Scheduler, told: Told, seed: u64) -> Result<Verdict, Jud
     judge_against(scheduler, told, &case, &Reference::of(&case)?)
 }
 
-/// The reference for the runs of a case: the same for every scheduler.
+/// The reference runs of a case, which are the same for every scheduler.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reference {
-    /// Bytes per second that the SSD gives each group's kind of work alone.
+    /// Bandwidth of each group's kind of work alone on the SSD, in bytes per second.
     pub alone: Vec<f64>,
-    /// The same of the guest's kind of work.
+    /// The same for the guest's kind of work.
     pub guest_alone: Option<f64>,
     /// The mix without a scheduler.
     pub none: NoneFigures,
@@ -196,7 +197,7 @@ impl Reference {
     }
 }
 
-/// Judges a scheduler by a case whose reference is known.
+/// Judges a scheduler by a case with a given reference.
 ///
 /// # Errors
 /// The scheduler needs a calibration, or a rule of the simulator was broken.

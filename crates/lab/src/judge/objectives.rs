@@ -1,15 +1,16 @@
-//! Objectives of latency, judged: does a scheduler keep the objectives that it promises?
+//! Judges latency objectives: does a scheduler keep the objectives that it promises?
 //!
-//! The cases are those of the judge, with a light reader that has an objective: its 99th percentile shall be at most x at so many IOPS. The
-//! bound x is drawn between what the SSD cannot do even for this reader alone and what it does without an objective, so in some cases nobody could
-//! keep it, in some nothing is needed for it, and in most others have to do less.
+//! The cases are those of the judge, with a light reader that has an objective: its 99th percentile must be at most x
+//! at a given number of IOPS. The bound x is drawn between two values: one that the SSD cannot keep even for this
+//! reader alone, and the one that it reaches without an objective. So in some cases no scheduler could keep it, in some
+//! it is kept without effort, and in most the other tenants must do less.
 //!
 //! ```text
-//!   0 s ──────── learns ──────── 10 s: what does the scheduler say? ──────── measured ──────── 15 s
+//!   0 s ──────── learns ──────── 10 s: the scheduler's statement ──────── measured ──────── 15 s
 //! ```
 //!
-//! Where it says that the objective cannot be kept, a further run tells whether it could have been: with all others limited, by the simulator's world and
-//! not by the objective, to the least that an objective may leave them.
+//! If the scheduler says that the objective cannot be kept, a further run checks this: all others are limited, by the
+//! simulated world and not by the objective, to the least that an objective may leave them.
 //!
 //! Elsewhere: the SSD and the mix are `case`.
 
@@ -22,18 +23,19 @@ use sim::{Arrival, Network, Pattern, Results, TenantSpec, Workload};
 use ssd::Image;
 use units::{ByteRate, Bytes, Instant, Nanos};
 
-/// Load before the scheduler is asked.
+/// Time under load before the scheduler's statement is read.
 const LEARN: Nanos = Nanos::secs(10);
-/// Measured after that.
+/// Length of the measurement after that.
 const MEASURE: Nanos = Nanos::secs(5);
-/// Other dice than those of the mix.
+/// Separates the random numbers of the objective from those of the mix.
 const OBJECTIVE: u64 = 0x6f62_6a65;
-/// Lower bound for the part of the SSD that an objective leaves to others: a 32nd for tenants that write, an eighth for those that read.
+/// Least part of the SSD that an objective leaves to others: a 32nd for tenants that write, an eighth for those that
+/// read.
 const LEFT_TO_WRITERS: f64 = 1.0 / 32.0;
 const LEFT_TO_READERS: f64 = 1.0 / 8.0;
-/// The bound is drawn from this many times what the SSD does for the reader alone, in hundredths, on.
+/// Lower limit of the drawn bound, relative to the 99th percentile of the reader alone.
 const STRICTEST: f64 = 0.7;
-/// To this many times what it does without an objective.
+/// Upper limit of the drawn bound, relative to the 99th percentile without an objective.
 const LOOSEST: f64 = 1.3;
 /// Rate of the objective, relative to the average rate of the reader.
 const ROOM: f64 = 1.3;
@@ -42,24 +44,24 @@ const ROOM: f64 = 1.3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Said {
-    /// That it keeps it.
+    /// The objective is kept.
     Yes,
-    /// That it has missed it in the last seconds.
+    /// The objective was missed in the last seconds.
     Missed,
-    /// That it cannot be kept.
+    /// The objective cannot be kept.
     No,
-    /// That it does not know.
+    /// It is not known yet.
     Unknown,
 }
 
-/// One case, judged. Latencies are as the reader sees them, less the delay of the network.
+/// The verdict on one case. Latencies are those seen by the reader, less the delay of the network.
 #[derive(Clone, Debug, Serialize)]
 pub struct ObjectiveVerdict {
     /// The seed of the case.
     pub case: u64,
     /// The SSD and the mix.
     pub what: String,
-    /// IOs per second that the objective is for.
+    /// IOs per second for which the objective holds.
     pub iops: u64,
     /// The bound on the 99th percentile, µs.
     pub bound_us: f64,
@@ -69,7 +71,7 @@ pub struct ObjectiveVerdict {
     pub without_us: f64,
     /// The scheduler's statement about the objective after it has learnt.
     pub said: Said,
-    /// When it said so first, and has not said anything else until then, s.
+    /// Time since which it has said so without interruption, s.
     pub said_after_s: f64,
     /// The 99th percentile in the measured time, µs.
     pub p99_us: f64,
@@ -77,9 +79,10 @@ pub struct ObjectiveVerdict {
     pub kept: bool,
     /// Its statement at the end of the measured time.
     pub said_at_the_end: Said,
-    /// Where it said no: whether the objective is kept if others are limited to the least that an objective may leave them.
+    /// If it said no: whether the objective is kept if others are limited to the least that an objective may leave
+    /// them.
     pub could_be_kept: Option<bool>,
-    /// Bytes of all others over those without an objective.
+    /// Bytes of all others, relative to those without an objective.
     pub others: f64,
 }
 
@@ -88,17 +91,17 @@ pub struct ObjectiveVerdict {
 pub struct ObjectiveSummary {
     /// Cases with an objective.
     pub cases: usize,
-    /// It said yes; of these, the objective was kept.
+    /// Cases in which it said yes; of these, those in which the objective was kept.
     pub yes: [usize; 2],
-    /// It said no; of these, the objective could have been kept.
+    /// Cases in which it said no; of these, those in which the objective could have been kept.
     pub no: [usize; 2],
-    /// It said that it has missed it lately.
+    /// Cases in which it said that it has missed the objective lately.
     pub missed: usize,
-    /// It did not know.
+    /// Cases in which it did not know.
     pub unknown: usize,
-    /// Where it said yes: bytes of others over those without an objective, median and least.
+    /// Cases with yes: bytes of others relative to those without an objective, median and least.
     pub others: [f64; 2],
-    /// Where it said yes, and the objective would have been missed without it.
+    /// Cases with yes in which the objective would have been missed without it.
     pub needed: usize,
     /// The same median and least in those cases.
     pub others_where_needed: [f64; 2],
@@ -113,7 +116,7 @@ fn said(state: ObjectiveState) -> Said {
     }
 }
 
-/// Judges `scheduler` by this case; `None` if the case has but one tenant.
+/// Judges `scheduler` by this case; `None` if the case has only one tenant.
 ///
 /// # Errors
 /// The scheduler needs a calibration, or a rule of the simulator was broken.
@@ -141,7 +144,7 @@ pub(super) fn judge_one(scheduler: Scheduler, seed: u64) -> Result<Option<Object
     let alone = run(&case, "the reader alone", &world(vec![reader(None)]), &image)?;
     let without = run(&case, "without an objective", &with_others(case.group_specs(), None), &image)?;
     let (alone_us, without_us) = (p99(&alone), p99(&without));
-    // Evenly on a logarithmic scale.
+    // Drawn uniformly on a logarithmic scale.
     let (least, most) = (STRICTEST * alone_us, (LOOSEST * without_us).max(1.5 * alone_us));
     let at = f64::from(dice.within(0, 1000)) / 1000.0;
     let bound_us = (least.ln() + (most.ln() - least.ln()) * at).exp();
@@ -186,14 +189,14 @@ pub(super) fn judge_one(scheduler: Scheduler, seed: u64) -> Result<Option<Object
     }))
 }
 
-/// The last tenant's, µs, less the delay of the network.
+/// The 99th percentile of the last tenant, µs, less the delay of the network.
 fn p99(results: &Results) -> f64 {
     let reader = results.tenants.last().expect("the reader is the last");
     let delay = 2 * Network::RDMA_100G.delay.0;
     reader.read.latency.network.value_at_quantile(0.99).saturating_sub(delay) as f64 / 1e3
 }
 
-/// Bytes of all but the last.
+/// Bytes of all tenants but the last.
 fn others(results: &Results) -> f64 {
     let all = &results.tenants[..results.tenants.len() - 1];
     all.iter().map(|tenant| (tenant.read.bytes.0 + tenant.write.bytes.0) as f64).sum()
@@ -213,7 +216,7 @@ fn limit(case: &Case, others: &mut [TenantSpec], image: &Image) -> Result<(), Ju
 }
 
 impl ObjectiveSummary {
-    /// Sums up.
+    /// Summarizes verdicts.
     pub fn of(verdicts: &[ObjectiveVerdict]) -> ObjectiveSummary {
         let count =
             |is: &dyn Fn(&ObjectiveVerdict) -> bool| verdicts.iter().filter(|verdict| is(verdict)).count();

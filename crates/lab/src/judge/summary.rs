@@ -3,7 +3,8 @@
 use super::verdict::Verdict;
 use serde::Serialize;
 
-/// A quantity, the bounds that it should keep, and how a verdict tells it; cases without it do not count.
+/// A quantity, the bounds that it should keep, and a function that takes it from a verdict; cases without it do not
+/// count.
 #[derive(Clone, Copy, Debug)]
 struct Goal {
     what: &'static str,
@@ -23,7 +24,7 @@ struct Goal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// A part of one, as per cent.
+    /// A fraction of one, shown as per cent.
     Percent,
     /// A ratio.
     Times,
@@ -45,26 +46,26 @@ impl Unit {
     }
 }
 
-/// One quantity over all cases that have it.
+/// One quantity over all cases with it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The quantity.
     pub what: &'static str,
     /// The format.
     pub unit: Unit,
-    /// Cases that have it.
+    /// Number of cases with it.
     pub cases: usize,
-    /// The middle one.
+    /// The median.
     pub median: f64,
-    /// 95 of a hundred cases are at least this good.
+    /// The value that 95 of a hundred cases reach or surpass.
     pub p95: f64,
     /// The worst.
     pub worst: f64,
-    /// The case of the worst.
+    /// The seed of the worst case.
     pub worst_case: u64,
-    /// Whether that is one with an SSD that changes.
+    /// Whether the worst case has an SSD that changes.
     pub is_changing: bool,
-    /// The part of the cases that meet the bound of the worst case or, without one, of the 95th percentile.
+    /// The fraction of the cases that meet the bound of the worst case or, without one, of the 95th percentile.
     pub meet: Option<f64>,
     /// Whether all bounds are kept.
     pub met: bool,
@@ -231,7 +232,7 @@ impl Goal {
 }
 
 impl Summary {
-    /// Of these cases.
+    /// The summary of these cases.
     pub fn of(verdicts: &[Verdict]) -> Summary {
         Summary { rows: GOALS.iter().filter_map(|goal| goal.row(verdicts)).collect() }
     }

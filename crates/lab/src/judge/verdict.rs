@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sim::Results;
 use units::Nanos;
 
-/// One case, judged. Fields that do not apply to it are absent.
+/// The verdict on one case. Fields that do not apply to it are absent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The seed of the case.
@@ -18,33 +18,35 @@ pub struct Verdict {
     pub what: String,
     /// The part of its fair share that each group gets: bandwidth per tenant over (alone × weight / all weights).
     pub f_util: Vec<f64>,
-    /// (most − least) / least of them. Equal weights.
+    /// (most − least) / least of the f-Utils. For equal weights.
     pub gap: Option<f64>,
-    /// The furthest that a group's share is from what its weight says, as a part of that. Unequal weights.
+    /// The largest deviation of a group's share from its weight, relative to it. For unequal weights.
     pub weights: Option<f64>,
-    /// Bytes of all over those under `none`.
+    /// Bytes of all tenants, relative to those under `none`.
     pub bytes_over_none: Option<f64>,
-    /// Device time of all (Σ bandwidth / alone) over that under `none`: what fairness may not cost, however sizes are mixed.
+    /// Device time of all tenants (Σ bandwidth / alone), relative to that under `none`: fairness must not reduce it,
+    /// however sizes are mixed.
     pub time_over_none: Option<f64>,
-    /// Of one tenant that has the SSD to itself, the first second over that under `none`.
+    /// Bytes in the first second of one tenant that has the SSD to itself, relative to those under `none`.
     pub alone_first_second: Option<f64>,
     /// The same after that.
     pub alone_later: Option<f64>,
     /// The light reader's 99th percentile, µs.
     pub p99_us: Option<f64>,
-    /// That over the better of `none` and `gimbal`.
+    /// The same, relative to the better of `none` and `gimbal`.
     pub p99_over_best: Option<f64>,
-    /// What the guest gets of its fair share while it is there, over the mean of the groups.
+    /// f-Util of the guest while it is present, relative to the mean of the groups.
     pub guest_over_groups: Option<f64>,
     /// Time for which a tenant that comes back is short of its share, ms.
     pub delta_ms: Option<f64>,
-    /// When the gap (or the weights' error) was at most a fifth for good, s; the whole time if never.
+    /// Time from which on the gap (or the weights' error) was at most a fifth, s; the whole time if never.
     pub learnt_after_s: Option<f64>,
-    /// Of an SSD that changes: how long after that the gap is at most 15 % for good, s; until it changes again if never.
+    /// For an SSD that changes: time from the change until the gap stays at most 15 %, s; until the next change if
+    /// never.
     pub fair_after_change_s: Option<f64>,
     /// The same after it has changed back.
     pub fair_after_return_s: Option<f64>,
-    /// Of an SSD that changes: the gap at the end of each phase (before the change, changed, changed back).
+    /// For an SSD that changes: the gap at the end of each phase (before the change, changed, changed back).
     pub phase_gaps: Option<[f64; 3]>,
 }
 
@@ -59,9 +61,9 @@ pub struct NoneFigures {
     pub light_p99_us: Option<f64>,
 }
 
-/// As good as its share.
+/// Least fraction of its share at which a tenant that came back is not short of it.
 const HAS_SHARE: f64 = 0.8;
-/// Learnt is what keeps the gap below this.
+/// Largest gap that counts as learnt.
 const LEARNT: f64 = 0.2;
 /// Length of the windows in which fairness is judged.
 const LEARNT_WINDOW: Nanos = Nanos::millis(500);
@@ -82,13 +84,13 @@ fn rate(results: &Results, tenant: usize, from: Nanos, until: Nanos) -> f64 {
 }
 
 impl Case {
-    /// Bytes per second of each group.
+    /// Bandwidth of each group, in bytes per second.
     pub(super) fn rates(&self, results: &Results, from: Nanos, until: Nanos) -> Vec<f64> {
         let rate = |tenant| rate(results, tenant, from, until);
         self.places().into_iter().map(|members| members.map(rate).sum()).collect()
     }
 
-    /// Of the run under `none`.
+    /// The figures of the run under `none`.
     pub(super) fn none(&self, results: &Results) -> NoneFigures {
         NoneFigures {
             bandwidths: self.rates(results, LEARN, LEARN + MEASURE),
@@ -103,19 +105,20 @@ impl Case {
         light.read.latency.network.value_at_quantile(0.99) as f64 / 1e3
     }
 
-    /// The part of the SSD that is a fair share of weight 1, with the guest there or not.
+    /// The fraction of the SSD that is a fair share of weight 1, with or without the guest.
     fn part(&self, with_guest: bool) -> f64 {
         let weights: u32 = self.groups.iter().map(|group| group.tenants * group.weight).sum();
         1.0 / f64::from(weights + u32::from(with_guest))
     }
 
-    /// The fair share of one tenant of the group, bytes per second, while the guest is there for this part of the time.
+    /// The fair share of one tenant of the group, in bytes per second, if the guest is present for this fraction of the
+    /// time.
     pub(super) fn fair_share(&self, group: usize, alone: &[f64], guest: f64) -> f64 {
         let part = guest * self.part(true) + (1.0 - guest) * self.part(false);
         alone[group] * f64::from(self.groups[group].weight) * part
     }
 
-    /// The f-Util of each group that had these bandwidths from `from` to `until`.
+    /// The f-Util of each group with these bandwidths from `from` to `until`.
     pub(super) fn f_utils(&self, rates: &[f64], alone: &[f64], from: Nanos, until: Nanos) -> Vec<f64> {
         let guest = self.guest_is_there(from, until);
         let fair =
@@ -123,14 +126,16 @@ impl Case {
         rates.iter().enumerate().map(|(group, rate)| rate / fair(group).max(1.0)).collect()
     }
 
-    /// What the guest gets of its fair share while it is there, over the mean of the groups. `alone` is what the SSD gives its kind of work.
+    /// The f-Util of the guest while it is present, relative to the mean of the groups. `alone` is the bandwidth of its
+    /// kind of work alone.
     fn guest_over_groups(&self, results: &Results, alone: f64, f_utils: &[f64]) -> f64 {
         let got = rate(results, self.guest_place(), LEARN, LEARN + MEASURE);
         let fair = alone * self.part(true) * self.guest_is_there(LEARN, LEARN + MEASURE);
         got / fair.max(1.0) / mean(f_utils)
     }
 
-    /// How long a tenant that came back was short of its share: its fair share (the guest may be there), times the mean f-Util of all groups before it left.
+    /// Time for which a tenant that came back was short of its share: its fair share (with the guest present) times the
+    /// mean f-Util of all groups before it left.
     fn delta(&self, results: &Results, alone: &[f64], f_utils: &[f64]) -> Nanos {
         let leaver = self.places()[self.leaver].start;
         let (_, back) = self.away();
@@ -150,7 +155,7 @@ impl Case {
         Nanos(POINT.0 * series.len() as u64)
     }
 
-    /// From when on the gap stayed small until the end of the measured time.
+    /// Time from which on the gap stayed small until the end of the measured time.
     fn learnt_after(&self, results: &Results, alone: &[f64]) -> Nanos {
         let mut at = LEARN + MEASURE;
         while at >= LEARNT_WINDOW {
@@ -175,19 +180,19 @@ fn mean(f_utils: &[f64]) -> f64 {
     f_utils.iter().sum::<f64>() / f_utils.len() as f64
 }
 
-/// The furthest from the mean.
+/// The largest distance from the mean.
 fn deviation(f_utils: &[f64]) -> f64 {
     let mean = mean(f_utils);
     f_utils.iter().map(|f_util| (f_util / mean - 1.0).abs()).fold(0.0, f64::max)
 }
 
 impl Verdict {
-    /// Whether it is of a case with an SSD that changes.
+    /// Whether the case has an SSD that changes.
     pub fn is_changing(&self) -> bool {
         self.fair_after_change_s.is_some()
     }
 
-    /// With nothing but the f-Utils.
+    /// A verdict with only the f-Utils.
     pub(super) fn empty(case: u64, scheduler: Scheduler, what: String, f_util: Vec<f64>) -> Verdict {
         Verdict {
             case,

@@ -1,4 +1,4 @@
-//! The words of a `rack.toml`, and the checks that make a [`RackExperiment`] of them.
+//! The vocabulary of a `rack.toml`, and the checks that make a [`RackExperiment`] of it.
 
 use super::{RackClaim, RackExperiment, policy, workload};
 use crate::experiment::ExperimentError;

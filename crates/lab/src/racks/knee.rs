@@ -1,10 +1,11 @@
-//! The throughput at a bound on latency: how much a rack does before its tail is too long.
+//! The throughput at a bound on latency: the work that a rack can do before its tail is too long.
 //!
-//! Threads are added until the latency passes the bound. The most throughput up to there counts: more threads need not bring more. Between the
-//! last point below the bound and the first one above it the throughput is interpolated, over the logarithm of the latency. What comes behind
-//! the first one above it does not count, even if it should be below again.
+//! Threads are added until the latency passes the bound. The highest throughput up to there counts, because more
+//! threads need not bring more. Between the last point below the bound and the first one above it the throughput is
+//! interpolated, over the logarithm of the latency. Points after the first one above the bound do not count, even if
+//! they are below it again.
 
-/// One number of threads.
+/// The measurement at one number of threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Operations per second.
@@ -13,8 +14,8 @@ pub struct Point {
     pub latency: f64,
 }
 
-/// The most throughput up to `bound`, of points by rising numbers of threads. `None` if already the first is above it. If none is, the most of
-/// all: no less than that.
+/// The highest throughput up to `bound`, for points ordered by number of threads. `None` if the first point already is
+/// above it. If no point is, the highest of all, which is a lower bound.
 pub fn knee(points: &[Point], bound: f64) -> Option<f64> {
     let above = points.iter().position(|point| point.latency > bound).unwrap_or(points.len());
     let below = points[..above].last()?;

@@ -4,8 +4,9 @@
 //!  rack.toml ─► RackExperiment ─► worlds of `rack` ─► all cores ─► a RackRecord for each ─► rows of claims
 //! ```
 //!
-//! Like the other experiments ([`crate::experiment`]), they are folders of `experiments/` with a file of data. They differ in what there is to
-//! set (workloads of YCSB, databases, threads, how copies are chosen) and in what is measured (operations, not IOs).
+//! Like the other experiments ([`crate::experiment`]), they are folders of `experiments/` with a file of data. They
+//! differ in the settings (workloads of YCSB, databases, threads, the policy for copies) and in the measure
+//! (operations, not IOs).
 //!
 //! Holds: `experiments_that_come_with_the_lab_are_valid`, `an_operation_is_counted_once` (tests).
 //! Elsewhere: `file` reads the data, `rows` judges claims, `knee` finds the throughput at a bound on latency.
@@ -42,8 +43,8 @@ macro_rules! experiments {
 /// Name and text.
 const BUILT_IN: &[(&str, &str)] = experiments!["g10", "g11"];
 
-/// RocksDB's options in proportion to databases of 50,000 records: a 32nd of its defaults (memtables of 64 MiB, 256 MiB in L1). So the flushes
-/// and compactions of hours happen within a second. The cache holds a seventh of a database.
+/// RocksDB's options in proportion to databases of 50,000 records: a 32nd of its defaults (memtables of 64 MiB, 256 MiB
+/// in L1). So the flushes and compactions of hours happen within a second. The cache holds a seventh of a database.
 pub const OPTIONS: lsm::Options = lsm::Options {
     key: 23,
     value: 1140,
@@ -63,31 +64,31 @@ pub struct RackExperiment {
     pub name: String,
     /// One line for people.
     pub title: String,
-    /// Where it comes from: paper and figure.
+    /// Its source: paper and figure.
     pub source: String,
-    /// The points to look at.
+    /// The points to notice.
     pub about: String,
     /// Every SSD of the rack.
     pub ssd: CalibratedSsd,
     /// The state of their flash.
     pub condition: Condition,
-    /// At least one.
+    /// The seeds; at least one.
     pub seeds: Vec<u64>,
     /// The schedulers compared.
     pub schedulers: Vec<Scheduler>,
-    /// The choice of a copy.
+    /// The policy that chooses a copy.
     pub policy: &'static str,
     /// YCSB's core workloads.
     pub workloads: Vec<char>,
-    /// Databases: a run for each number.
+    /// Numbers of databases: a run for each.
     pub databases: Vec<u32>,
-    /// Of each database.
+    /// Number of threads of each database.
     pub threads: u32,
-    /// Of each database.
+    /// Number of records of each database.
     pub records: u64,
-    /// Not measured.
+    /// Length of the warm-up, which is not measured.
     pub warm_up: Nanos,
-    /// Measured.
+    /// Length of the measurement.
     pub duration: Nanos,
     /// The claims of the source.
     pub claims: Vec<RackClaim>,
@@ -109,7 +110,7 @@ pub struct RackRun {
     pub world: World,
 }
 
-/// A workload of the rack. It never ends by itself.
+/// A workload for the rack, which never ends by itself.
 ///
 /// # Errors
 /// There is none of that name.
@@ -141,7 +142,8 @@ impl RackExperiment {
         file::read(text, name)
     }
 
-    /// Makes it short: the first seed, and what its file says of `quick`. Claims about workloads that are left out are left out, too.
+    /// Shortens it: the first seed, and the settings of `quick` in its file. Claims about workloads that are left out
+    /// are left out too.
     pub fn hurry(&mut self) {
         self.seeds.truncate(1);
         let file::Quick { warm_up, duration, workloads, schedulers, databases } = self.quick.clone();
@@ -204,7 +206,7 @@ impl RackExperiment {
     }
 }
 
-/// Runs all on all cores; the records are in their order.
+/// Runs all on all cores; returns the records in the order of the runs.
 pub fn measure(runs: &[RackRun], watch: &(dyn Fn(Progress<'_>) + Sync)) -> Vec<RackRecord> {
     let labels: Vec<String> = runs
         .iter()
@@ -213,7 +215,8 @@ pub fn measure(runs: &[RackRun], watch: &(dyn Fn(Progress<'_>) + Sync)) -> Vec<R
     on_all_cores(&labels, watch, |at| RackRecord::of(&runs[at], &rack::run(&runs[at].world)))
 }
 
-/// The model that `level` learns of the SSDs in this world, in as much time as it needs. Other runs can begin with it, as a target that is started again does.
+/// The model of the SSDs that `level` learns in this world, with all the time that it needs. Other runs can start with
+/// it, like a target that is restarted.
 pub fn learn(world: &World) -> PolicyChoice {
     let world =
         World { warm_up: Scheduler::LEVEL.learns_for(), duration: Nanos::millis(10), ..world.clone() };

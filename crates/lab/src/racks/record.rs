@@ -10,18 +10,18 @@ use ycsb::Kind;
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RackRecord {
-    /// The experiment's name; empty if it belongs to none.
+    /// The experiment's name; empty if the run does not belong to one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub experiment: String,
     /// YCSB's core workload.
     pub workload: char,
-    /// Databases.
+    /// Number of databases.
     pub databases: u32,
-    /// Of each database.
+    /// Number of threads of each database.
     pub threads: u32,
     /// The scheduler.
     pub scheduler: &'static str,
-    /// The choice of a copy.
+    /// The policy that chooses a copy.
     pub policy: &'static str,
     /// The SSDs' profile.
     pub profile: String,
@@ -32,11 +32,11 @@ pub struct RackRecord {
     /// Latencies of all operations, in microseconds.
     #[serde(flatten)]
     pub all: Latencies,
-    /// The same of reads.
+    /// The same for reads.
     pub reads: Latencies,
     /// Operations of the slowest database over those of the fastest.
     pub evenness: f64,
-    /// The time of IOs, by their purpose.
+    /// The mean time of IOs, by their purpose.
     pub ios: BTreeMap<&'static str, IoRecord>,
     /// The benefit of choosing a copy.
     pub steering: SteeringRecord,
@@ -55,35 +55,35 @@ pub struct Latencies {
     pub p999: f64,
 }
 
-/// IOs for one purpose, the mean of each.
+/// The IOs for one purpose, with their mean times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IoRecord {
-    /// Per second of virtual time.
+    /// IOs per second of virtual time.
     pub per_s: f64,
-    /// Waiting in the client for credit.
+    /// Time of waiting in the client for credit.
     pub client_us: f64,
-    /// Waiting in the scheduler.
+    /// Time of waiting in the scheduler.
     pub switch_us: f64,
-    /// In the SSD.
+    /// Time in the SSD.
     pub ssd_us: f64,
 }
 
-/// See [`Choices`].
+/// The quality of the choices between copies; see [`Choices`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SteeringRecord {
-    /// Part of the reads for which one SSD was better than the other.
+    /// Fraction of the reads for which one SSD was better than the other.
     pub matters: f64,
-    /// Of those, the part for which the better one was read.
+    /// Of those, the fraction for which the better one was read.
     pub right: f64,
-    /// Of those, the part in which there was more credit at one of them.
+    /// Of those, the fraction in which the credits differed.
     pub credit_differs: f64,
-    /// Of those, the part in which that was the better one.
+    /// Of those, the fraction in which the SSD with more credit was the better one.
     pub credit_right: f64,
-    /// How old the credit was: median, in microseconds, of the copy that was read and of the other one.
+    /// Median age of the credit, in microseconds, for the copy that was read and for the other one.
     pub credit_age_us: [f64; 2],
-    /// The credit: 10th, 50th and 90th percentile of the copy that was read, and of the other one.
+    /// The credit: 10th, 50th and 90th percentile for the copy that was read, and for the other one.
     pub credit: [[u64; 3]; 2],
-    /// Variance over mean of the reads that come to an SSD in a millisecond.
+    /// Variance over mean of the number of reads that come to an SSD in a millisecond.
     pub dispersion: f64,
 }
 

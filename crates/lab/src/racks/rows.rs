@@ -1,6 +1,7 @@
-//! Claims about a rack, and whether they hold here.
+//! The claims about a rack, and whether they hold here.
 //!
-//! Ratios are taken workload by workload under the same seed, and averaged over the workloads, as the paper's averages are.
+//! Ratios are computed for each workload under the same seed, and averaged over the workloads, like the paper's
+//! averages.
 
 use super::{RackFindings, RackRecord};
 use crate::claims::{Asked, Compare, Row, Verdict};
@@ -18,15 +19,15 @@ pub struct RackClaim {
     pub what: String,
     /// The measured quantity.
     pub quantity: RackQuantity,
-    /// Of this workload only.
+    /// The only workload that it is about; `None` means all.
     pub workload: Option<char>,
     /// The comparison.
     pub compare: Compare,
-    /// The scheduler that it is compared with.
+    /// The scheduler with which it is compared.
     pub with: Option<String>,
     /// The source's number, in the unit that `compare` gives.
     pub paper: f64,
-    /// Why ours differs.
+    /// The reason why ours differs.
     pub why: Option<String>,
 }
 

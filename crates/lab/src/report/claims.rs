@@ -1,4 +1,4 @@
-//! The claims of the report: how many hold under each scheduler, then claim by claim what was asked and what was found.
+//! The claims of the report: the number that hold under each scheduler, then each claim with its numbers.
 //!
 //! ```text
 //!  scheduler   holds  stronger  weaker  open  differs  missed  unmeasured
@@ -9,9 +9,9 @@
 //!      Why: the cause, once for all rows above it
 //! ```
 //!
-//! The words stand in lines of their own, so that the columns fit the screen of a laptop.
+//! The words have lines of their own, so that the columns fit the screen of a laptop.
 //!
-//! Holds: every row is there once, under its claim; a cause is said once (`tests`).
+//! Holds: every row appears once, under its claim; a cause is stated once (`tests`).
 
 use super::page::escape;
 use crate::claims::{Row, Verdict, holding};

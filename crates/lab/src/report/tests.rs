@@ -3,7 +3,7 @@ use crate::experiment::names;
 use crate::made_up;
 use resvg::usvg::roxmltree::Document;
 
-/// Everything that people write has a sign that HTML gives a meaning.
+/// Every text that people write contains a character with a meaning in HTML.
 const HOSTILE: &str = r#"
 title = "<script>alert(1)</script>"
 source = "a \"source\" & more"
@@ -115,7 +115,7 @@ fn words_are_wrapped_and_nothing_is_scrolled_sideways_but_the_numbers() {
 fn the_page_is_well_formed_and_words_stay_words() {
     let chapters = chapters(&[HOSTILE]);
     let page = html(&chapters);
-    // Our pages close what they open; these few elements cannot be closed.
+    // Our pages close every element; these few cannot be closed.
     let xml = page.replace("<!doctype html>", "").replace("<br>", "");
     let xml =
         xml.replace("<meta charset=\"utf-8\">", "").replace("initial-scale=1\">", "initial-scale=1\"/>");
@@ -139,7 +139,7 @@ fn nothing_is_loaded_from_anywhere() {
     for loads in [" src=", "<link", "@import", "url(", "<script"] {
         assert!(!page.contains(loads), "the page has {loads}");
     }
-    // The name of SVG's vocabulary is no address that is asked.
+    // The name of SVG's vocabulary is not an address to be loaded.
     let addresses = page.matches("http").count();
     assert_eq!(addresses, page.matches("http://www.w3.org/2000/svg").count());
 }
