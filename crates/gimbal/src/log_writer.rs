@@ -13,8 +13,7 @@
 //! disk cuts a line, the writer ends that line before it writes the next one.
 //!
 //! Holds: a log that cannot be written costs lines, which are counted, and nothing else (`tests/log_trouble.rs`, and
-//! the tests
-//!        below); at most `CAPACITY` bytes wait in the queue.
+//!        the tests below); at most `CAPACITY` bytes wait in the queue.
 //! Elsewhere: `log_throttle` of the target limits the lines that a host may cause; `config::LogConfig` has the filter.
 
 use rustix::event::{PollFd, PollFlags, poll};

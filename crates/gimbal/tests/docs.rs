@@ -2,9 +2,9 @@
 //! that does not work. Links are checked in `docs/links.rs`.
 //!
 //! `docs/commands.txt` has one entry for each command that is not run as it is shown: the command to run in its place,
-//! or the reason to run none. All other commands are run as they are shown. The name of a command, like `gimbal lab
-//! run`, must have a help. Targets of make must be in the Makefile, and packages of cargo in the workspace: neither is
-//! built.
+//! or the reason to run none. All other commands are run as they are shown. The name of a command, like
+//! `gimbal lab run`, must have a help. Targets of make must be in the Makefile, and packages of cargo in the workspace:
+//! neither is built.
 
 #[path = "docs/links.rs"]
 mod links;

@@ -10,7 +10,7 @@
 //! a crash of the machine: it is not synced, because that would disturb the device under test.
 //!
 //! Holds: a journal of another device or of other options is refused, with the difference
-//! (`a_journal_of_something_else_is_refused`);
+//!        (`a_journal_of_something_else_is_refused`);
 //!        a line that was cut off is left out (`a_line_that_was_cut_off_is_done_again`).
 
 use anyhow::{Context, Result, bail};
