@@ -12,8 +12,7 @@
 //! (names, extents) in a journal on two SSDs.
 //!
 //! Holds: acknowledged data survives the crash of the client, and synced data also survives power losses of targets
-//! (`tests/worlds.rs`);
-//!        a client that lost its lease acknowledges nothing any more (the fencer in there).
+//!        (`tests/worlds.rs`); a client that lost its lease acknowledges nothing any more (the fencer in there).
 //! Elsewhere: sockets and threads are in `blob-client`, real metadata stores in `blob-meta`.
 //! Paper: Gimbal §4.3. The paper leaves metadata, fencing and repair open; those are ours (docs/blob-store.md).
 

@@ -17,7 +17,7 @@
 //! new one. So a sync never rewrites data that an earlier sync has made durable.
 //!
 //! Holds: every change of a block is detected (`every_bit_is_covered`); a block of another file, place or time is not
-//! taken for this one.
+//!        taken for this one.
 
 use crate::{FileId, Generation, VolumeId};
 use crc_fast::crc32_iscsi;
