@@ -1,5 +1,5 @@
-//! The fairness of `level` on three hundred SSDs and mixes drawn at random, and on SSDs that change: part of `make
-//! test-long`.
+//! The fairness of `level` on three hundred SSDs and mixes drawn at random, and on SSDs that change: part of
+//! `make test-long`.
 //!
 //! The bounds are today's results with some slack, not the goals; each is listed with its goal. They were set from
 //! cases 800001 to 800300 and from changing cases 98501 to 98524 (docs/level.md), and the scheduler is not tuned on
