@@ -9,7 +9,7 @@
 //! ```text
 //!   values   key → revision (8 bytes), lease (8 bytes; 0: none), value
 //!   leases   number → duration, end (8 bytes each, nanoseconds since the start of the machine)
-//!   counts   "revision", "lease" → the last one      texts   "boot" → the start of the machine to which the leases belong
+//!   counts   "revision", "lease" → the last one      texts   "boot" → the boot to which the leases belong
 //! ```
 //!
 //! Holds: `tests/embedded.rs`.
