@@ -168,6 +168,8 @@ pub struct ControllerExchange {
     agreed: Option<Agreed>,
     transaction: u16,
     step: ControllerStep,
+    /// Whether the host wants a response for which there is no key.
+    lacks_key: bool,
 }
 
 impl ControllerExchange {
@@ -182,6 +184,7 @@ impl ControllerExchange {
             agreed: None,
             transaction: 0,
             step: ControllerStep::Start,
+            lacks_key: false,
         }
     }
 
@@ -192,6 +195,19 @@ impl ControllerExchange {
             ControllerStep::Failed(explanation) => Outcome::Failed(explanation),
             _ => Outcome::Pending,
         }
+    }
+
+    /// The reason for which it has failed, or is about to: the host is told next.
+    pub fn failure(&self) -> Option<Explanation> {
+        match self.step {
+            ControllerStep::Failing(explanation) | ControllerStep::Failed(explanation) => Some(explanation),
+            _ => None,
+        }
+    }
+
+    /// Whether the host has proved its key, and wants a proof of the controller, for which there is no key.
+    pub fn lacks_controller_key(&self) -> bool {
+        self.lacks_key
     }
 
     /// A message of the host. Returns a job if one is due.
@@ -321,6 +337,7 @@ impl ControllerExchange {
         let response = match asked {
             None => None,
             Some(challenge) => {
+                self.lacks_key = self.keys.controller.is_none();
                 let own = self.keys.controller.as_ref().ok_or(Explanation::Failed)?;
                 let own = own.transformed(&self.names.controller);
                 Some(exchange.response(Prover::Controller, &own, &challenge, replied.sequence))

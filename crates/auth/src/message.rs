@@ -16,6 +16,7 @@
 
 use crate::group::Group;
 use crate::hash::Hash;
+use std::fmt;
 
 /// The longest message: a Reply of SHA-512 with ffdhe8192.
 pub const LENGTH_MAX: usize = HEADER + 2 * 64 + 1024;
@@ -50,6 +51,20 @@ pub enum Explanation {
     Payload = 6,
     /// The message is not the one that is due.
     Message = 7,
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Explanation::Failed => "the key is not the one that is expected",
+            Explanation::Protocol => "the authentication protocol is not usable",
+            Explanation::SecureChannel => "the secure channel that was asked for is not offered",
+            Explanation::Hash => "there is no common hash",
+            Explanation::Group => "there is no common group",
+            Explanation::Payload => "a field of a message is wrong",
+            Explanation::Message => "a message is not the one that is due",
+        })
+    }
 }
 
 impl Explanation {

@@ -7,11 +7,13 @@
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// The largest configuration, profile or table, in bytes.
 pub const TEXT_MAX: u64 = 16 << 20;
+/// Permissions of others than the owner.
+const OTHERS: u32 = 0o077;
 
 /// The bytes of the regular file at `path`, at most `most`.
 ///
@@ -35,6 +37,16 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path, TEXT_MAX)?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("it is not UTF-8: {error}")))
+}
+
+/// The problem of the permissions of a file with a secret, if others than its owner can read or change it, with the advice.
+///
+/// # Errors
+/// There is no such file, or it cannot be looked at.
+pub fn open_to_others(path: &Path) -> io::Result<Option<String>> {
+    let mode = std::fs::metadata(path)?.mode();
+    let advice = || format!("others can read or change it (mode {:o}); run chmod 600 on it", mode & 0o777);
+    Ok((mode & OTHERS != 0).then(advice))
 }
 
 /// The file may grow while it is read, so its length is not asked for.

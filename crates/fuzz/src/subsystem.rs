@@ -13,7 +13,7 @@ use crate::input::Input;
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::opcode::{admin, fabrics};
 use nvme::spec::property::{Configuration, offset};
-use nvme::spec::{AnaState, Cqe, Direction, Nqn, Sqe, Status};
+use nvme::spec::{AnaState, AuthenticationCommand, Cqe, Direction, Nqn, Sqe, Status};
 use nvme::subsystem::{
     Action, BlockSize, FusedAction, HostAccess, IoCommand, IoOp, Limits, NamespaceInfo, Output, QueueKey,
     Subsystem, SubsystemConfig,
@@ -210,6 +210,12 @@ impl World {
                 assert_eq!((cqe.cid(), connection.queue_id), (sqe.cid(), 0));
                 assert!(queues > 0);
                 self.subsystem.on_queues_granted(key, queues, cqe);
+            }
+            Action::Authenticate(command) => {
+                assert!(sqe.is_fabrics());
+                let (AuthenticationCommand::Send { length } | AuthenticationCommand::Receive { length }) =
+                    command;
+                assert_eq!(length, sqe.sgl_length());
             }
             Action::Fence { nsid, queues, cqe } => {
                 assert_eq!((cqe.cid(), nsid), (sqe.cid(), sqe.nsid()));

@@ -14,7 +14,7 @@ use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use zeroize::Zeroizing;
@@ -23,8 +23,6 @@ use zeroize::Zeroizing;
 const FILE_MAX: u64 = 4096;
 /// Permissions of a file that only its owner can read.
 const OWNER_ONLY: u32 = 0o600;
-/// Permission bits of users other than the owner.
-const OTHERS: u32 = 0o077;
 
 /// Arguments of `gimbal key`.
 #[derive(clap::Args)]
@@ -169,6 +167,16 @@ fn generate(kind: Kind, hash: Option<Hash>, length: Option<usize>, file: &Path) 
     Ok(ExitCode::SUCCESS)
 }
 
+/// The key for DH-HMAC-CHAP in a file.
+pub(crate) fn read_dhchap(file: &Path) -> Result<DhKey> {
+    match Key::read(file)? {
+        Key::Dhchap(key) => Ok(key),
+        Key::Tls(_) => {
+            bail!("{}: this is a key for TLS; one for DH-HMAC-CHAP begins with DHHC-1:", file.display())
+        }
+    }
+}
+
 /// A key of either kind.
 enum Key {
     Dhchap(DhKey),
@@ -241,7 +249,5 @@ fn open_to_others(file: &Path) -> Result<Option<String>> {
     if output::is_stdout(file) {
         return Ok(None);
     }
-    let mode = std::fs::metadata(file).with_context(|| file.display().to_string())?.mode();
-    let advice = || format!("others can read or change it (mode {:o}); run chmod 600 on it", mode & 0o777);
-    Ok((mode & OTHERS != 0).then(advice))
+    files::open_to_others(file).with_context(|| file.display().to_string())
 }

@@ -12,6 +12,7 @@ mod completions;
 mod config;
 mod control;
 mod demo;
+mod host_keys;
 mod interrupt;
 mod key;
 mod lab;

@@ -54,7 +54,7 @@ fn do_blocks(controller: &Controller, operation: Operation, lba: u64, blocks: u3
 /// Every operation of an initiator, with each combination of digests.
 fn use_everything(kernel: Kernel) {
     let (guest, address) = kernel_target(|walk| walk, kernel);
-    let found = discover(Backend::Auto, address, &host_nqn(), HOST_ID).expect("it answers");
+    let found = discover(Backend::Auto, address, (&host_nqn(), HOST_ID), None).expect("it answers");
     assert!(found.iter().any(|found| found.subsystem.as_str() == KERNEL_NQN), "{found:?}");
 
     let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("some backend is there");

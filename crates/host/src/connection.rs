@@ -9,6 +9,7 @@
 
 use crate::in_flight::InFlight;
 use crate::request::{Movement, Request};
+use auth::exchange::HostExchange;
 use nvme::buffer::{Buffer, Outgoing};
 use nvme::host::{AdminCommand, AdminData, Tag};
 use nvme::spec::{Cqe, Sqe};
@@ -44,6 +45,8 @@ pub(crate) enum Errand {
     Ask(Tag),
     /// Connect of an IO queue.
     Join,
+    /// A message of a proof.
+    Prove,
 }
 
 impl Errand {
@@ -52,6 +55,7 @@ impl Errand {
             Errand::Ask(Tag::KeepAlive) => "Keep Alive",
             Errand::Ask(Tag::Sequence | Tag::EventRequest) => "an admin command",
             Errand::Join => "Connect of an IO queue",
+            Errand::Prove => "an authentication command",
         }
     }
 }
@@ -118,6 +122,8 @@ pub(crate) struct Connection {
     pub(crate) is_joined: bool,
     /// Whether it is in the list of connections that have something to send.
     pub(crate) is_marked: bool,
+    /// The proof under way on it.
+    pub(crate) proof: Option<HostExchange>,
 }
 
 impl Connection {
@@ -132,6 +138,7 @@ impl Connection {
             is_open: false,
             is_joined: false,
             is_marked: false,
+            proof: None,
         }
     }
 

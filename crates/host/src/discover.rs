@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::fault::ConnectError;
 use crate::options::ControllerOptions;
-use crate::{Backend, Backoff};
+use crate::{Backend, Backoff, HostKeys};
 use nvme::spec::connect::HostId;
 use nvme::spec::discovery::{DiscoveryEntry, SubsystemType};
 use nvme::spec::nqn::Nqn;
@@ -43,16 +43,17 @@ pub enum DiscoverError {
     Connect(Box<ConnectError>),
 }
 
-/// Asks the target at `address` once which subsystems it has. Blocks for a few seconds at most.
+/// Asks the target at `address` once which subsystems it has, with the keys of this host if the target may ask for them. Blocks for a few seconds at most.
 pub fn discover(
     backend: Backend,
     address: SocketAddr,
-    host: &Nqn,
-    host_id: HostId,
+    (host, host_id): (&Nqn, HostId),
+    keys: Option<HostKeys>,
 ) -> Result<Vec<Discovered>, DiscoverError> {
     let mut engine = Engine::new(backend, Bytes::ZERO).map_err(DiscoverError::Io)?;
     let mut options = ControllerOptions::new(address, Nqn::discovery(), host.clone(), host_id);
     options.backoff = Backoff::NEVER_RETRY;
+    options.keys = keys;
     engine.discover(options);
     let mut found = Vec::new();
     loop {

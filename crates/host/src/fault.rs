@@ -4,7 +4,9 @@
 //! answer), the host tries again later. After one that will not pass (an unknown subsystem, a host without
 //! access), it gives the controller up at once.
 
+use auth::Explanation;
 use nvme::host::{ConnectRefusal, HostError};
+use nvme::spec::Status;
 use nvme::spec::nqn::Nqn;
 use nvme::tcp::Fatal;
 use std::fmt;
@@ -41,6 +43,16 @@ pub enum Fault {
     Silent(Nanos, &'static str),
     /// The target refused a Connect.
     Refused(ConnectRefusal),
+    /// The target asks for a proof, and this host has no key.
+    NoKey,
+    /// The system gives no random bytes.
+    NoRandomness(String),
+    /// The target refused a command of the proof.
+    ProofCommand(Status),
+    /// The proof has failed, on either side.
+    Unproved(Explanation),
+    /// The target asks for no proof, so it has not proved itself, and this host has a key by which it should.
+    ControllerUnproved,
     /// The controller cannot be used.
     Controller(HostError),
 }
@@ -61,7 +73,13 @@ impl Fault {
             Fault::Refused(ConnectRefusal::Busy) => true,
             Fault::Refused(ConnectRefusal::Other(status))
             | Fault::Controller(HostError::Failed(_, status)) => !status.dnr,
-            Fault::Refused(_) | Fault::NoDigests | Fault::Controller(HostError::Lacking(_)) => false,
+            Fault::Refused(_)
+            | Fault::NoDigests
+            | Fault::NoKey
+            | Fault::Unproved(_)
+            | Fault::ControllerUnproved
+            | Fault::Controller(HostError::Lacking(_)) => false,
+            Fault::ProofCommand(status) => !status.dnr,
             Fault::Unreachable(_)
             | Fault::Closed
             | Fault::Broken(_)
@@ -70,6 +88,7 @@ impl Fault {
             | Fault::ShortRead { .. }
             | Fault::NotReady(..)
             | Fault::Silent(..)
+            | Fault::NoRandomness(_)
             | Fault::Controller(_) => true,
         }
     }
@@ -87,11 +106,20 @@ impl Fault {
                 Some("check that an NVMe/TCP target listens there; if so, this host or the target has a bug")
             }
             Fault::NoDigests => Some("turn digests on at the target, or turn them off here"),
+            Fault::NoKey => Some("give this host its key (--dhchap-key-file)"),
+            Fault::Unproved(_) => Some(
+                "compare the fingerprints of the keys at both ends (gimbal key show); the target's log says more",
+            ),
+            Fault::ControllerUnproved => Some(
+                "write a [[host]] table with this host's keys at the target; or leave the key of the controller out here, if it need not prove itself",
+            ),
             Fault::Refused(_) | Fault::Controller(HostError::Lacking(_)) => None,
             Fault::Closed
             | Fault::Broken(_)
             | Fault::Silent(..)
             | Fault::NotReady(..)
+            | Fault::NoRandomness(_)
+            | Fault::ProofCommand(_)
             | Fault::Controller(_) => Some("check the target's log and the network"),
         }
     }
@@ -122,6 +150,15 @@ impl fmt::Display for Fault {
             Fault::NotReady(waited, what) => write!(f, "not ready within {waited}: {what}"),
             Fault::Silent(waited, what) => write!(f, "no answer to {what} within {waited}"),
             Fault::Refused(refusal) => refusal.fmt(f),
+            Fault::NoKey => f.write_str("the target asks for a proof of who this host is"),
+            Fault::NoRandomness(error) => write!(f, "the system gives no random bytes: {error}"),
+            Fault::ProofCommand(status) => {
+                write!(f, "the target answered {status} to an authentication command")
+            }
+            Fault::Unproved(explanation) => write!(f, "the proof of identity has failed: {explanation}"),
+            Fault::ControllerUnproved => {
+                f.write_str("the target has not proved that it has the key of the controller")
+            }
             Fault::Controller(error) => error.fmt(f),
         }
     }

@@ -34,6 +34,8 @@ mod tests;
 mod view;
 mod wait_queue;
 
+pub use auth::DhKey;
+pub use auth::exchange::HostKeys;
 pub use backoff::Backoff;
 pub use client::{Client, ClientError, ConnectFailure, Controller, Outcome, Pending};
 pub use discover::{DiscoverError, Discovered, discover};

@@ -1,6 +1,7 @@
 //! Options of a host for its controllers: identity, number of queues, timeouts.
 
 use crate::Backoff;
+use auth::exchange::HostKeys;
 use nvme::spec::connect::HostId;
 use nvme::spec::nqn::Nqn;
 use std::net::SocketAddr;
@@ -53,6 +54,9 @@ pub struct ControllerOptions {
     pub backoff: Backoff,
     /// Treatment of outstanding IOs when the connection is lost.
     pub retry: RetryPolicy,
+    /// The keys of this host and of the controller: with the second one, the controller has to prove itself, too. `None`: a target that asks
+    /// for a proof is not used.
+    pub keys: Option<HostKeys>,
     /// Seed of the jitter.
     pub seed: u64,
 }
@@ -77,6 +81,7 @@ impl ControllerOptions {
             io_timeout: Nanos::secs(30),
             backoff: Backoff::default(),
             retry: RetryPolicy::Again { times: 3 },
+            keys: None,
             seed: 0,
         }
     }

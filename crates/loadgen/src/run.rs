@@ -13,7 +13,7 @@ use crate::job::Job;
 use crate::observe::{Observer, Phase};
 use crate::pace::Pacing;
 use crate::results::{JobResult, Results};
-use host::{Backend, Backoff, Nqn, Waker, discover};
+use host::{Backend, Backoff, HostKeys, Nqn, Waker, discover};
 use reactor::Clock;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -64,6 +64,8 @@ pub struct Options {
     pub data_digest: bool,
     /// Obey the switch's credits.
     pub credits: bool,
+    /// The keys by which the hosts of all jobs prove who they are.
+    pub keys: Option<HostKeys>,
     /// A connection with an IO that takes longer is considered dead.
     pub io_timeout: Nanos,
     /// Reconnects to a lost target before the run fails.
@@ -83,6 +85,7 @@ impl Default for Options {
             header_digest: false,
             data_digest: false,
             credits: true,
+            keys: None,
             io_timeout: Nanos::secs(30),
             backoff: BACKOFF,
         }
@@ -177,8 +180,9 @@ fn find_subsystem(jobs: &[Job], target: &Target, options: &Options) -> Result<Op
     }
     // A target lists only what the host may use. So ask as the first tenant, if it has its own host NQN.
     let host = name(jobs.first().and_then(|job| job.host_nqn.as_deref()).unwrap_or(DISCOVERY_HOST))?;
-    let found = discover(options.backend, target.address, &host, host::host_id(&host))
-        .map_err(BenchError::Discover)?;
+    let found =
+        discover(options.backend, target.address, (&host, host::host_id(&host)), options.keys.clone())
+            .map_err(BenchError::Discover)?;
     let mut names: Vec<Nqn> = found.into_iter().map(|found| found.subsystem).collect();
     names.sort();
     names.dedup();

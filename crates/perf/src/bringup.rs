@@ -41,8 +41,13 @@ impl Association {
             host: name(&format!("nqn.2025-01.io.gimbal:bench-{host}"))?,
             host_id: HostId(host_id),
         };
-        let options =
-            AdminOptions { purpose: Purpose::Io, io_queues, credits: false, keep_alive: Nanos::ZERO };
+        let options = AdminOptions {
+            purpose: Purpose::Io,
+            io_queues,
+            credits: false,
+            keep_alive: Nanos::ZERO,
+            authenticates: false,
+        };
         let mut association = Association {
             admin: Queue::open(address, Digests::default())?,
             controller: HostController::new(names.clone(), options),

@@ -9,7 +9,8 @@ use nvme::spec::Nqn;
 use nvme::spec::connect::CNTLID_MAX;
 use nvme::spec::discovery::SubsystemType;
 use nvme::subsystem::{
-    BlockSize, DiscoveryAddress, DiscoveryRecord, HostAccess, Limits, NamespaceInfo, Role, Subsystem,
+    BlockSize, ConnectBounds, DiscoveryAddress, DiscoveryRecord, HostAccess, Limits, NamespaceInfo, Role,
+    Subsystem,
 };
 use nvme::tcp::TargetLimits;
 use std::collections::HashMap;
@@ -81,12 +82,13 @@ pub(crate) fn home(
     let mut described = nvme::subsystem::SubsystemConfig::io(nqn, &serial);
     described.model.clone_from(&subsystem.model);
     described.hosts = access(&subsystem.hosts)?;
+    let bounds = connect_bounds(&config.limits);
     described.limits = Limits {
         transfer_max: config.limits.transfer_max,
         in_capsule_max: IN_CAPSULE_MAX,
-        io_queues_max: config.limits.io_queues,
-        queue_entries_max: config.limits.queue_depth,
-        keep_alive_max: millis(config.limits.keep_alive_max),
+        io_queues_max: bounds.io_queues_max,
+        queue_entries_max: bounds.queue_entries_max,
+        keep_alive_max: bounds.keep_alive_max,
         ..Limits::default()
     };
     described.persistence = config.state_dir.is_some();
@@ -100,6 +102,15 @@ pub(crate) fn home(
     let mut home = Home { subsystem, placements: Vec::new(), usages: HashMap::new() };
     placed.into_iter().for_each(|(nsid, placement, usage)| home.place(nsid, placement, usage));
     Ok(home)
+}
+
+/// The bounds of a Connect to any subsystem.
+pub(crate) fn connect_bounds(limits: &config::Limits) -> ConnectBounds {
+    ConnectBounds {
+        io_queues_max: limits.io_queues,
+        queue_entries_max: limits.queue_depth,
+        keep_alive_max: millis(limits.keep_alive_max),
+    }
 }
 
 /// The name of a namespace of subsystem `nqn` in the state directory.

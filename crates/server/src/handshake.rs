@@ -1,15 +1,16 @@
 //! Connections before Connect.
 //!
 //! ```text
-//!   accepted ─► awaits ICReq ──ICReq──► awaits Connect ──Connect──► removed
-//!                 └─────────────────────────┴── too late, or evicted ──► closed
+//!   accepted ─► awaits ICReq ──ICReq──► awaits Connect ──Connect──┬─► awaits its proof ─┬─► removed
+//!                 │                         │                     └─ no proof is due ────┘
+//!                 └─────────────────────────┴──────────── too late, or evicted ──► closed
 //! ```
 //!
 //! The host of such a connection is not known. So these connections have a limit of their own, apart from the limit for connected
 //! queues: a client that opens connections and says nothing takes nothing from hosts that do IO.
 //!
 //! A new connection always gets in. If the limit is reached, another one is evicted: from the address with the most of them
-//! (`eviction`), first the one that has awaited ICReq longest, then the one that has awaited Connect longest. A host that means to
+//! (`eviction`), first the one that has awaited ICReq longest, then the one that has awaited Connect longest, then its proof. A host that means to
 //! connect does so within milliseconds, so it gets through a flood of connections that do not.
 //!
 //! Some hosts open all their queues before they send the first Connect. So the time-out for Connect is longer than the one for ICReq.
@@ -26,9 +27,11 @@ use units::{Instant, Nanos};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handshake {
     /// ICReq has not arrived.
-    AwaitsIcReq,
+    IcReq,
     /// ICReq has arrived, Connect has not.
-    AwaitsConnect,
+    Connect,
+    /// Connect has arrived, and the host has to prove who it is.
+    Proof,
 }
 
 /// See the module.
@@ -37,6 +40,7 @@ pub(crate) struct Handshakes {
     /// Ordered by deadline.
     awaiting_icreq: EvictionSet,
     awaiting_connect: EvictionSet,
+    awaiting_proof: EvictionSet,
     /// All of them.
     all: EvictionSet,
 }
@@ -48,6 +52,7 @@ impl Handshakes {
             capacity,
             awaiting_icreq: EvictionSet::default(),
             awaiting_connect: EvictionSet::default(),
+            awaiting_proof: EvictionSet::default(),
             all: EvictionSet::default(),
         }
     }
@@ -67,13 +72,10 @@ impl Handshakes {
         if self.len() < self.capacity {
             return None;
         }
+        let steps = [&self.awaiting_icreq, &self.awaiting_connect, &self.awaiting_proof];
         match self.all.largest_origin() {
-            Some(origin) => {
-                self.awaiting_icreq.oldest_from(origin).or_else(|| self.awaiting_connect.oldest_from(origin))
-            }
-            None => {
-                self.awaiting_icreq.oldest().or_else(|| self.awaiting_connect.oldest()).map(|(_, key)| key)
-            }
+            Some(origin) => steps.into_iter().find_map(|step| step.oldest_from(origin)),
+            None => steps.into_iter().find_map(EvictionSet::oldest).map(|(_, key)| key),
         }
     }
 
@@ -90,23 +92,24 @@ impl Handshakes {
         let until = now + timeout;
         self.all.insert(key, origin, until);
         match handshake {
-            Handshake::AwaitsIcReq => self.awaiting_icreq.insert(key, origin, until),
-            Handshake::AwaitsConnect => self.awaiting_connect.insert(key, origin, until),
+            Handshake::IcReq => self.awaiting_icreq.insert(key, origin, until),
+            Handshake::Connect => self.awaiting_connect.insert(key, origin, until),
+            Handshake::Proof => self.awaiting_proof.insert(key, origin, until),
         }
     }
 
     /// Removes `key`, if it is in the list.
     pub(crate) fn remove(&mut self, key: Key) {
-        [&mut self.all, &mut self.awaiting_icreq, &mut self.awaiting_connect]
-            .into_iter()
-            .for_each(|set| set.remove(key));
+        self.sets().into_iter().for_each(|set| set.remove(key));
     }
 
     /// Extends all time-outs.
     pub(crate) fn extend(&mut self, by: Nanos) {
-        [&mut self.all, &mut self.awaiting_icreq, &mut self.awaiting_connect]
-            .into_iter()
-            .for_each(|set| set.extend(by));
+        self.sets().into_iter().for_each(|set| set.extend(by));
+    }
+
+    fn sets(&mut self) -> [&mut EvictionSet; 4] {
+        [&mut self.all, &mut self.awaiting_icreq, &mut self.awaiting_connect, &mut self.awaiting_proof]
     }
 
     /// The earliest deadline.
@@ -116,9 +119,15 @@ impl Handshakes {
 
     /// A connection whose deadline has passed, and the message that is missing.
     pub(crate) fn overdue(&self, now: Instant) -> Option<(Key, Handshake)> {
-        let late = |side: &EvictionSet| side.oldest().filter(|(until, _)| *until <= now).map(|(_, key)| key);
-        let silent = late(&self.awaiting_icreq).map(|key| (key, Handshake::AwaitsIcReq));
-        silent.or_else(|| late(&self.awaiting_connect).map(|key| (key, Handshake::AwaitsConnect)))
+        let steps = [
+            (&self.awaiting_icreq, Handshake::IcReq),
+            (&self.awaiting_connect, Handshake::Connect),
+            (&self.awaiting_proof, Handshake::Proof),
+        ];
+        steps.into_iter().find_map(|(step, handshake)| {
+            let (_, key) = step.oldest().filter(|(until, _)| *until <= now)?;
+            Some((key, handshake))
+        })
     }
 }
 
@@ -146,12 +155,12 @@ mod tests {
         let mut handshakes = Handshakes::new(3);
         for index in 0..3 {
             assert_eq!(handshakes.victim(), None);
-            handshakes.insert_from(key(index), Handshake::AwaitsIcReq, at(u64::from(index)), Nanos::secs(10));
+            handshakes.insert_from(key(index), Handshake::IcReq, at(u64::from(index)), Nanos::secs(10));
         }
-        handshakes.insert_from(key(0), Handshake::AwaitsConnect, at(5), Nanos::secs(1));
+        handshakes.insert_from(key(0), Handshake::Connect, at(5), Nanos::secs(1));
         assert_eq!(handshakes.victim(), Some(key(1)), "the first has sent ICReq");
-        handshakes.insert_from(key(1), Handshake::AwaitsConnect, at(6), Nanos::secs(1));
-        handshakes.insert_from(key(2), Handshake::AwaitsConnect, at(7), Nanos::secs(1));
+        handshakes.insert_from(key(1), Handshake::Connect, at(6), Nanos::secs(1));
+        handshakes.insert_from(key(2), Handshake::Connect, at(7), Nanos::secs(1));
         assert_eq!(
             (handshakes.len(), handshakes.victim()),
             (3, Some(key(0))),
@@ -166,20 +175,14 @@ mod tests {
         let origin = |n: u32| Origin::of(std::net::Ipv4Addr::from_bits(n).into());
         let mut handshakes = Handshakes::new(8);
         for index in 0..3 {
-            handshakes.insert(key(index), origin(1), Handshake::AwaitsIcReq, at(0), Nanos::secs(10));
+            handshakes.insert(key(index), origin(1), Handshake::IcReq, at(0), Nanos::secs(10));
         }
         for index in 3..1000 {
             if let Some(out) = handshakes.victim() {
                 assert!(out.index() >= 3, "{out:?} is evicted although its address has few");
                 handshakes.remove(out);
             }
-            handshakes.insert(
-                key(index),
-                origin(2),
-                Handshake::AwaitsConnect,
-                at(index.into()),
-                Nanos::secs(30),
-            );
+            handshakes.insert(key(index), origin(2), Handshake::Connect, at(index.into()), Nanos::secs(30));
         }
         assert_eq!(handshakes.len(), 8);
     }
@@ -187,15 +190,15 @@ mod tests {
     #[test]
     fn each_step_has_its_own_timeout() {
         let mut handshakes = Handshakes::new(8);
-        handshakes.insert_from(key(0), Handshake::AwaitsIcReq, at(0), Nanos::secs(10));
-        handshakes.insert_from(key(1), Handshake::AwaitsIcReq, at(1), Nanos::secs(10));
-        handshakes.insert_from(key(0), Handshake::AwaitsConnect, at(2), Nanos::secs(60));
+        handshakes.insert_from(key(0), Handshake::IcReq, at(0), Nanos::secs(10));
+        handshakes.insert_from(key(1), Handshake::IcReq, at(1), Nanos::secs(10));
+        handshakes.insert_from(key(0), Handshake::Connect, at(2), Nanos::secs(60));
         assert_eq!(handshakes.deadline(), Some(at(10_001)));
         assert_eq!(handshakes.overdue(at(10_000)), None);
-        assert_eq!(handshakes.overdue(at(10_001)), Some((key(1), Handshake::AwaitsIcReq)));
+        assert_eq!(handshakes.overdue(at(10_001)), Some((key(1), Handshake::IcReq)));
         handshakes.remove(key(1));
         assert_eq!(handshakes.overdue(at(60_001)), None);
-        assert_eq!(handshakes.overdue(at(60_002)), Some((key(0), Handshake::AwaitsConnect)));
+        assert_eq!(handshakes.overdue(at(60_002)), Some((key(0), Handshake::Connect)));
         handshakes.remove(key(0));
         assert_eq!((handshakes.len(), handshakes.deadline()), (0, None));
     }
@@ -203,14 +206,14 @@ mod tests {
     #[test]
     fn each_timeout_is_extended() {
         let mut handshakes = Handshakes::new(8);
-        handshakes.insert_from(key(0), Handshake::AwaitsIcReq, at(0), Nanos::secs(10));
-        handshakes.insert_from(key(1), Handshake::AwaitsConnect, at(0), Nanos::secs(30));
+        handshakes.insert_from(key(0), Handshake::IcReq, at(0), Nanos::secs(10));
+        handshakes.insert_from(key(1), Handshake::Connect, at(0), Nanos::secs(30));
         handshakes.extend(Nanos::secs(100));
         assert_eq!((handshakes.overdue(at(109_999)), handshakes.deadline()), (None, Some(at(110_000))));
-        assert_eq!(handshakes.overdue(at(110_000)), Some((key(0), Handshake::AwaitsIcReq)));
+        assert_eq!(handshakes.overdue(at(110_000)), Some((key(0), Handshake::IcReq)));
         handshakes.remove(key(0));
         assert_eq!(handshakes.overdue(at(129_999)), None);
-        assert_eq!(handshakes.overdue(at(130_000)), Some((key(1), Handshake::AwaitsConnect)));
+        assert_eq!(handshakes.overdue(at(130_000)), Some((key(1), Handshake::Connect)));
         handshakes.remove(key(1));
         assert_eq!((handshakes.len(), handshakes.deadline()), (0, None));
     }

@@ -43,6 +43,7 @@ mod outbox;
 mod payload;
 mod pipeline;
 mod policy;
+mod proof;
 mod quota;
 mod replies;
 mod retry;
@@ -59,6 +60,7 @@ pub use device::{DeviceError, Holes, LocalDevice, LocalDone, LocalOp, LocalOptio
 pub use histogram::Histogram;
 pub use log_lines::EscapedLines;
 pub use policy::PolicyError;
+pub use proof::{Refusal, RefusalCounts};
 pub use server::{
     Change, NamespaceFacts, ReloadError, Remote, Server, ServerHandle, Shutdown, StartError, Subject,
 };

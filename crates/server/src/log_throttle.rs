@@ -45,6 +45,8 @@ pub(crate) enum Subject {
     NotAccepted,
     /// A Connect was refused.
     Refused,
+    /// A host did not prove who it is.
+    Unproved,
     /// A host violated the protocol.
     Violation,
     /// The transport refused a command.
@@ -77,6 +79,7 @@ impl fmt::Display for Subject {
             Subject::Dropped => "connections dropped",
             Subject::NotAccepted => "connections that could not be accepted",
             Subject::Refused => "Connects refused",
+            Subject::Unproved => "hosts that did not prove who they are",
             Subject::Violation => "protocol violations",
             Subject::Command => "commands refused by the transport",
             Subject::Granted => "controllers granted fewer IO queues than they may have",

@@ -40,10 +40,11 @@ impl ReplyRate {
     }
 }
 
-/// Bytes of the controller's own data that `sqe` asks for: all reads on the admin queue, reservation reports on IO queues.
+/// Bytes of the controller's own data that `sqe` asks for: all reads on the admin queue, reservation reports and messages of a proof on IO
+/// queues.
 pub(crate) fn asked_of_controller(sqe: &Sqe, is_admin: bool) -> u64 {
     let is_asked = sqe.direction() == Direction::FromController
-        && (is_admin || (!sqe.is_fabrics() && sqe.opcode() == nvm::RESERVATION_REPORT));
+        && (is_admin || sqe.is_fabrics() || sqe.opcode() == nvm::RESERVATION_REPORT);
     if is_asked { u64::from(sqe.sgl_length()) } else { 0 }
 }
 

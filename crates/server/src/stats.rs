@@ -1,6 +1,7 @@
 //! Statistics of a running target: plain values, copied out.
 
 use crate::histogram::Histogram;
+use crate::proof::RefusalCounts;
 use sched::{BusyPeriod, IoKind, SsdView, TenantView};
 use units::{Bytes, Instant, Nanos};
 
@@ -13,6 +14,8 @@ pub struct Stats {
     pub silent: Vec<SilentSsd>,
     /// Threads that carry connections and have no SSD.
     pub threads: Vec<ThreadStats>,
+    /// Hosts that did not prove who they are, by reason.
+    pub refusals: RefusalCounts,
 }
 
 /// An SSD whose thread did not reply.

@@ -4,6 +4,7 @@ mod progress;
 mod ycsb;
 
 use crate::address::resolve;
+use crate::host_keys::KeyFlags;
 use crate::interrupt::Interrupt;
 use crate::output;
 use anyhow::{Context, Result};
@@ -50,6 +51,8 @@ pub(crate) struct Args {
     /// Do not ask the target for credits
     #[arg(long)]
     no_credits: bool,
+    #[command(flatten)]
+    keys: KeyFlags,
     /// Kernel interface for the network
     #[arg(long, value_enum, default_value_t = BackendName::Auto)]
     backend: BackendName,
@@ -126,6 +129,7 @@ pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
         header_digest: args.hdr_digest,
         data_digest: args.data_digest,
         credits: !args.no_credits,
+        keys: args.keys.read()?,
         ..Options::default()
     };
     let interrupt = Interrupt::on_signals().context("cannot install signal handlers")?;

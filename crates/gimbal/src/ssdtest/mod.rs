@@ -26,6 +26,7 @@ mod summary;
 mod tested;
 mod watch;
 
+use crate::host_keys::KeyFlags;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use journal::{Begin, Journal};
@@ -76,6 +77,8 @@ pub(crate) struct Args {
     /// NQN of this host, for NVMe/TCP targets
     #[arg(long, value_name = "NQN", default_value = "nqn.2025-01.io.gimbal:ssdtest")]
     host_nqn: String,
+    #[command(flatten)]
+    keys: KeyFlags,
     /// Folder for the results [default: ssdtest-DEVICE]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -134,7 +137,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         // Checked before a file is created.
         configuration(&args, size, BLOCK as u32)?;
     }
-    let (mut device, facts) = Tested::open(&name, options, &args.host_nqn, &stop)?;
+    let (mut device, facts) = Tested::open(&name, options, (&args.host_nqn, args.keys.read()?), &stop)?;
     let config = configuration(&args, facts.size.min(args.size.unwrap_or(facts.size)), facts.block_size)?;
     if args.size.is_some_and(|size| size > facts.size) {
         bail!("{}: has only {}, less than --size", name.shown(), facts.size);

@@ -9,7 +9,9 @@ use super::stop::Stop;
 use super::tested::{Facts, Storage};
 use crate::address::resolve;
 use anyhow::{Context, Result, anyhow, bail};
-use host::{ControllerId, ControllerOptions, Engine, Event, Namespace, Nqn, Operation, Request, RetryPolicy};
+use host::{
+    ControllerId, ControllerOptions, Engine, Event, HostKeys, Namespace, Nqn, Operation, Request, RetryPolicy,
+};
 use probe::{Io, IoKind};
 use reactor::{Backend, Clock, IoBuffer, Options, Reactor};
 use units::{Bytes, Instant, Lba, Nanos};
@@ -37,7 +39,12 @@ pub(super) struct Remote {
 
 impl Remote {
     /// Connects.
-    pub(super) fn open(name: &Name, host: &str, read_only: bool, stop: &Stop) -> Result<(Remote, Facts)> {
+    pub(super) fn open(
+        name: &Name,
+        (host, keys): (&str, Option<HostKeys>),
+        read_only: bool,
+        stop: &Stop,
+    ) -> Result<(Remote, Facts)> {
         let address = resolve(&name.address, "DEVICE")?;
         let nqn = |text: &str| Nqn::new(text).with_context(|| format!("`{text}` is not an NQN"));
         let (subsystem, host) = (nqn(&name.subsystem)?, nqn(host)?);
@@ -48,6 +55,7 @@ impl Remote {
             // No credits, because the probe measures depths of its own choice.
             credits: false,
             retry: RetryPolicy::Never,
+            keys,
             ..ControllerOptions::new(address, subsystem, host.clone(), host::host_id(&host))
         });
         await_ready(&mut engine, stop)?;

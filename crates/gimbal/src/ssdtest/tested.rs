@@ -7,6 +7,7 @@ use super::remote::Remote;
 use super::simulated::Simulated;
 use super::stop::Stop;
 use anyhow::Result;
+use host::HostKeys;
 use probe::{Completion, Device, Io};
 use server::{Holes, LocalOptions};
 use units::{Bytes, Instant};
@@ -49,11 +50,11 @@ pub(super) enum Storage {
 }
 
 impl Tested {
-    /// Opens the device. `host` is this host's NQN for targets.
+    /// Opens the device. `host` is this host's NQN for targets, with its keys.
     pub(super) fn open(
         name: &DeviceName,
         options: LocalOptions,
-        host: &str,
+        host: (&str, Option<HostKeys>),
         stop: &Stop,
     ) -> Result<(Tested, Facts)> {
         Ok(match name {

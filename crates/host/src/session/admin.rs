@@ -100,12 +100,23 @@ impl Session {
             ConnectionEvent::Io { io, cqe, received } => self.on_io_completed(now, io, &cqe, received),
             ConnectionEvent::Unknown(cid) => Err(Fault::UnknownCommand(cid)),
             ConnectionEvent::Admin { errand: Errand::Ask(tag), cqe, data } => {
-                Ok(self.controller.on_completed(now, tag, &cqe, &data)?)
+                let is_connect = !self.controller.is_connected();
+                self.controller.on_completed(now, tag, &cqe, &data)?;
+                if self.controller.awaits_proof() {
+                    return self.begin_proof(now, number);
+                }
+                if is_connect { self.accept_without_proof() } else { Ok(()) }
             }
             ConnectionEvent::Admin { errand: Errand::Join, cqe, .. } => {
-                self.controller.on_io_queue_answer(&cqe)?;
+                if self.controller.on_io_queue_answer(&cqe)? {
+                    return self.begin_proof(now, number);
+                }
+                self.accept_without_proof()?;
                 self.connections[number].is_joined = true;
                 Ok(())
+            }
+            ConnectionEvent::Admin { errand: Errand::Prove, cqe, data } => {
+                self.on_proof_command(now, number, &cqe, &data)
             }
         }
     }

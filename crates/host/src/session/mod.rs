@@ -17,7 +17,7 @@
 //! wait queue in their old order, or end, and after a wait the session starts again.
 //!
 //! Holds: every accepted IO ends exactly once; there are never more outstanding IOs than credit (both in `tests`).
-//! Here: `io` is the path of an IO, `admin` the way to a ready controller, `ends` has faults, timeouts and closing.
+//! Here: `io` is the path of an IO, `admin` the way to a ready controller, `proof` the proof of who this host is, `ends` has faults, timeouts and closing.
 //! Elsewhere: `engine` has sockets and the clock, `nvme::host` decides which admin command comes when, `wait_queue`
 //!        holds waiting IOs.
 //! Paper: Gimbal §3.6, Appendix B, Algorithm 3.
@@ -25,6 +25,7 @@
 mod admin;
 mod ends;
 mod io;
+mod proof;
 
 use crate::backoff::Retries;
 use crate::connection::{Batch, Connection, ConnectionEvent};
@@ -102,6 +103,8 @@ pub(crate) struct Session {
     /// As the last completion said.
     busy: Option<BusyView>,
     outputs: VecDeque<Output>,
+    /// The last transaction of a proof.
+    transactions: u16,
     /// Empty between calls; kept to reuse its memory.
     connection_events: Vec<ConnectionEvent>,
 }
@@ -127,6 +130,7 @@ impl Session {
             meter: Meter::default(),
             busy: None,
             outputs: VecDeque::new(),
+            transactions: 0,
             connection_events: Vec::new(),
             options,
         };
@@ -213,5 +217,6 @@ fn controller(options: &ControllerOptions, purpose: Purpose) -> HostController {
     let (io_queues, credits) = (options.io_queues, options.credits);
     // Reading a log takes very little time, and Linux's discovery controllers do not support keep-alive.
     let keep_alive = if purpose == Purpose::Io { options.keep_alive } else { Nanos::ZERO };
-    HostController::new(names, AdminOptions { purpose, io_queues, credits, keep_alive })
+    let authenticates = options.keys.is_some();
+    HostController::new(names, AdminOptions { purpose, io_queues, credits, keep_alive, authenticates })
 }

@@ -195,6 +195,10 @@ impl TestTarget {
                 let cqe = self.subsystems[subsystem].on_queues_granted(key(slot), queues, cqe);
                 self.peer(slot).connection.reply(cqe);
             }
+            Action::Authenticate(_) => {
+                let cqe = Cqe::new(sqe.cid(), Status::INVALID_OPCODE);
+                self.peer(slot).connection.reply(cqe);
+            }
             Action::Fence { cqe, .. } => self.peer(slot).connection.reply(cqe),
             Action::Abort { cqe, .. } => self.peer(slot).connection.reply(cqe.abort_failed()),
             Action::Pending | Action::Storing => {}

@@ -84,6 +84,7 @@ impl Drive {
             header_digest: load.options.header_digest,
             data_digest: load.options.data_digest,
             credits: load.options.credits && job.credits,
+            keys: load.options.keys.clone(),
             io_timeout: load.options.io_timeout,
             backoff: load.options.backoff,
             seed: load.options.seed ^ number as u64,

@@ -1,7 +1,7 @@
 //! Bring-up: from a new admin queue to a controller that is ready and identified, one command at a time.
 //!
 //! ```text
-//!   Connect > CAP > CC.EN = 0 > CSTS until not ready > CC.EN = 1 > CSTS until ready > Identify Controller
+//!   Connect > (the driver authenticates the queue, if that is required) > CAP > CC.EN = 0 > CSTS until not ready > CC.EN = 1 > CSTS until ready > Identify Controller
 //!     IO controller:        > number of queues > credits (if wanted) > events > done
 //!     discovery controller: > events > done
 //! ```
@@ -34,6 +34,7 @@ const TIMEOUT_UNIT: Nanos = Nanos::millis(500);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Connect,
+    Authentication,
     Capabilities,
     Configure { enable: bool },
     Status { enable: bool },
@@ -48,6 +49,8 @@ enum Stage {
 pub(super) enum Progress {
     /// Send a command at this time or later.
     Send(Instant),
+    /// The driver authenticates the queue.
+    Wait,
     /// Bring-up is complete.
     Done,
 }
@@ -77,6 +80,7 @@ impl Bringup {
     pub(super) fn progress(&self) -> Progress {
         match self.stage {
             Stage::Done => Progress::Done,
+            Stage::Authentication => Progress::Wait,
             _ => Progress::Send(self.not_before),
         }
     }
@@ -103,8 +107,24 @@ impl Bringup {
             }
             Stage::Credits => AdminCommand::ask_for_credits(),
             Stage::Events => AdminCommand::set_feature(feature::ASYNC_EVENT_CONFIGURATION, self.info.events),
-            Stage::Done => unreachable!("a finished bring-up has no command"),
+            Stage::Authentication | Stage::Done => unreachable!("there is no command of the bring-up"),
         }
+    }
+
+    /// Whether Connect is not answered yet.
+    pub(super) fn awaits_connect(&self) -> bool {
+        self.stage == Stage::Connect
+    }
+
+    /// Whether the driver has to authenticate the queue.
+    pub(super) fn awaits_proof(&self) -> bool {
+        self.stage == Stage::Authentication
+    }
+
+    /// The queue is authenticated.
+    pub(super) fn on_proved(&mut self, now: Instant) {
+        self.not_before = now;
+        self.stage = Stage::Capabilities;
     }
 
     pub(super) fn on_answer(
@@ -121,8 +141,9 @@ impl Bringup {
         self.not_before = now;
         self.stage = match self.stage {
             Stage::Connect => {
-                self.info = ControllerInfo::connected(connect_result(cqe)?);
-                Stage::Capabilities
+                let result = connect_result(cqe, options.authenticates)?;
+                self.info = ControllerInfo::connected(result);
+                if result.authentication_required { Stage::Authentication } else { Stage::Capabilities }
             }
             Stage::Capabilities => {
                 done(Doing::ReadingProperty)?;
@@ -181,7 +202,7 @@ impl Bringup {
                 done(Doing::AskingForEvents)?;
                 Stage::Done
             }
-            Stage::Done => unreachable!("a finished bring-up got an answer"),
+            Stage::Authentication | Stage::Done => unreachable!("no command of the bring-up was outstanding"),
         };
         Ok(())
     }
@@ -191,14 +212,17 @@ impl Bringup {
     }
 }
 
-/// The result of a Connect, or the reason why it was refused.
-pub(super) fn connect_result(cqe: &Cqe) -> Result<ConnectResult, HostError> {
+/// The result of a Connect, or the reason why it was refused. `authenticates`: the driver can authenticate queues.
+pub(super) fn connect_result(cqe: &Cqe, authenticates: bool) -> Result<ConnectResult, HostError> {
     let refused = |refusal| Err(HostError::ConnectRefused(refusal));
     if !cqe.status().is_success() {
         return refused(ConnectRefusal::of(cqe.status(), cqe.dw0()));
     }
     match ConnectResult::from_dw0(cqe.dw0()) {
-        result if result.authentication_required => refused(ConnectRefusal::AuthenticationRequired),
+        result if result.secure_channel_required => refused(ConnectRefusal::SecureChannelRequired),
+        result if result.authentication_required && !authenticates => {
+            refused(ConnectRefusal::AuthenticationRequired)
+        }
         result => Ok(result),
     }
 }

@@ -6,7 +6,7 @@ use crate::spec::identify::{CSI_NVM, IDENTIFY_SIZE, IdentifyCommand};
 use crate::spec::log::LogRequest;
 use crate::spec::opcode::{admin, fabrics};
 use crate::spec::property::{PropertySize, offset};
-use crate::spec::{HostId, Nqn, Sqe};
+use crate::spec::{AuthenticationCommand, HostId, Nqn, Sqe};
 use alloc::vec::Vec;
 use zerocopy::IntoBytes;
 
@@ -33,6 +33,19 @@ pub struct AdminCommand {
 impl AdminCommand {
     fn without_data(sqe: Sqe) -> AdminCommand {
         AdminCommand { sqe, data: AdminData::None }
+    }
+
+    /// Sends a message of an authentication.
+    pub fn authentication_send(message: Vec<u8>) -> AdminCommand {
+        let length = message.len() as u32;
+        let sqe = AuthenticationCommand::Send { length }.to_sqe();
+        AdminCommand { sqe, data: AdminData::ToController(message) }
+    }
+
+    /// Asks for a message of an authentication, of up to `length` bytes.
+    pub fn authentication_receive(length: u32) -> AdminCommand {
+        let sqe = AuthenticationCommand::Receive { length }.to_sqe();
+        AdminCommand { sqe, data: AdminData::FromController(length) }
     }
 
     pub(super) fn property_get(property: u32, size: PropertySize) -> AdminCommand {

@@ -55,6 +55,8 @@ pub enum ConnectRefusal {
     Busy,
     /// The host must authenticate.
     AuthenticationRequired,
+    /// The host must set up a secure channel.
+    SecureChannelRequired,
     /// It refused another parameter.
     InvalidParameter(Culprit),
     /// Any other status.
@@ -87,7 +89,10 @@ impl fmt::Display for ConnectRefusal {
             }
             ConnectRefusal::Busy => f.write_str("the target has no free controller; try again later"),
             ConnectRefusal::AuthenticationRequired => {
-                f.write_str("the target requires authentication, which this host does not support")
+                f.write_str("the target requires authentication; give this host its key (--dhchap-key-file)")
+            }
+            ConnectRefusal::SecureChannelRequired => {
+                f.write_str("the target requires a secure channel (TLS), which this host does not support")
             }
             ConnectRefusal::InvalidParameter(Culprit::Command(at)) => {
                 write!(f, "the target refused the parameter at byte {at} of the Connect command")

@@ -64,6 +64,8 @@ pub struct AdminOptions {
     pub credits: bool,
     /// The keep-alive timeout, rounded up to milliseconds; zero turns it off.
     pub keep_alive: Nanos,
+    /// Whether the driver can authenticate queues. Without it, a target that requires that is a refusal.
+    pub authenticates: bool,
 }
 
 impl AdminOptions {
@@ -173,9 +175,27 @@ impl HostController {
         self.names.connect(queue_id, entries, self.info.controller_id, 0)
     }
 
-    /// The answer to the Connect of an IO queue.
-    pub fn on_io_queue_answer(&self, cqe: &Cqe) -> Result<(), HostError> {
-        bringup::connect_result(cqe).map(|_| ())
+    /// The answer to the Connect of an IO queue. Returns whether the driver has to authenticate the queue.
+    pub fn on_io_queue_answer(&self, cqe: &Cqe) -> Result<bool, HostError> {
+        let result = bringup::connect_result(cqe, self.options.authenticates)?;
+        Ok(result.authentication_required)
+    }
+
+    /// Whether the Connect of the admin queue was answered.
+    pub fn is_connected(&self) -> bool {
+        !matches!(&self.activity, Activity::Bringup(bringup) if bringup.awaits_connect())
+    }
+
+    /// Whether the driver has to authenticate the admin queue now, and then call [`HostController::on_proved`].
+    pub fn awaits_proof(&self) -> bool {
+        matches!(&self.activity, Activity::Bringup(bringup) if bringup.awaits_proof())
+    }
+
+    /// The admin queue is authenticated.
+    pub fn on_proved(&mut self, now: Instant) {
+        if let Activity::Bringup(bringup) = &mut self.activity {
+            bringup.on_proved(now);
+        }
     }
 
     /// Shuts the controller down when no sequence is running. IO queues should be idle.
@@ -212,7 +232,7 @@ impl HostController {
         let command = match &self.activity {
             Activity::Bringup(bringup) => match bringup.progress() {
                 Progress::Send(at) if now >= at => bringup.command(&self.names, &self.options),
-                Progress::Send(_) => return Ok(None),
+                Progress::Send(_) | Progress::Wait => return Ok(None),
                 Progress::Done => unreachable!("a finished bring-up is not the current activity"),
             },
             Activity::Scan(scan) => scan.command(),
@@ -282,7 +302,7 @@ impl HostController {
             _ if self.is_answer_due => None,
             Activity::Bringup(bringup) => match bringup.progress() {
                 Progress::Send(at) => Some(at),
-                Progress::Done => None,
+                Progress::Wait | Progress::Done => None,
             },
             Activity::Shutdown { started: true, not_before, .. } => Some(*not_before),
             _ => None,

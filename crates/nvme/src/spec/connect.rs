@@ -130,6 +130,16 @@ impl ConnectCommand {
         }
     }
 
+    /// Entries of the queue.
+    pub fn entries(&self) -> u32 {
+        u32::from(self.sqsize) + 1
+    }
+
+    /// Whether the host turns submission queue flow control off.
+    pub fn disables_flow_control(&self) -> bool {
+        self.attributes & ConnectCommand::ATTRIBUTE_NO_FLOW_CONTROL != 0
+    }
+
     /// As a command.
     pub fn to_sqe(self) -> Sqe {
         Sqe::fabrics(super::opcode::fabrics::CONNECT).with_cdw10_15([
@@ -196,18 +206,24 @@ impl Culprit {
 pub struct ConnectResult {
     /// The controller the queue belongs to.
     pub controller_id: u16,
-    /// The host must authenticate before any other command.
+    /// The host must authenticate before any other command (ATR).
     pub authentication_required: bool,
+    /// The host must set up a secure channel before any other command (ASCR).
+    pub secure_channel_required: bool,
 }
 
 impl ConnectResult {
-    const AUTHENTICATION_MASK: u32 = 3 << 17;
+    /// ATR.
+    pub const AUTHENTICATION: u32 = 1 << 17;
+    /// ASCR.
+    pub const SECURE_CHANNEL: u32 = 1 << 18;
 
     /// From dword 0.
     pub const fn from_dw0(dw0: u32) -> ConnectResult {
         ConnectResult {
             controller_id: dw0 as u16,
-            authentication_required: dw0 & ConnectResult::AUTHENTICATION_MASK != 0,
+            authentication_required: dw0 & ConnectResult::AUTHENTICATION != 0,
+            secure_channel_required: dw0 & ConnectResult::SECURE_CHANNEL != 0,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! definition parses and emits. Nothing here makes decisions.
 
 pub mod ana;
+pub mod authentication;
 pub mod busy;
 pub mod connect;
 pub mod copy;
@@ -25,6 +26,7 @@ pub mod status;
 mod status_name;
 
 pub use ana::AnaState;
+pub use authentication::AuthenticationCommand;
 pub use busy::Busy;
 pub use connect::{ConnectCommand, ConnectData, HostId};
 pub use cqe::Cqe;

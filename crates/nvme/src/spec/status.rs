@@ -103,6 +103,9 @@ impl Status {
     /// Connect: this host has no access to the subsystem.
     pub const CONNECT_INVALID_HOST: Status = Status::command_specific(0x84).do_not_retry();
 
+    /// The queue has to be authenticated before it accepts this command.
+    pub const AUTHENTICATION_REQUIRED: Status = Status::command_specific(0x91).do_not_retry();
+
     /// A Copy has more ranges, or longer ones, than the controller supports.
     pub const COMMAND_SIZE_LIMIT_EXCEEDED: Status = Status::command_specific(0x83).do_not_retry();
     /// The source and destination of a Copy overlap.

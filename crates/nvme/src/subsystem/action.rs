@@ -5,7 +5,7 @@
 
 use super::reservation_terms::SavedReservations;
 use crate::spec::dataset::AccessLatency;
-use crate::spec::{Cqe, HostId, Nqn};
+use crate::spec::{AuthenticationCommand, Cqe, HostId, Nqn};
 use alloc::vec::Vec;
 use units::Lba;
 
@@ -75,6 +75,9 @@ pub enum Action {
         /// The completion.
         cqe: Cqe,
     },
+    /// The host authenticates this queue anew. The data of a Send came with the command; a Receive is replied to with data. A caller
+    /// that knows no key of the host refuses it with `Status::INVALID_OPCODE`.
+    Authenticate(AuthenticationCommand),
     /// Another host was preempted with Preempt and Abort. Among the commands on `queues` for namespace
     /// `nsid`, complete those that have not reached a device with `Status::PREEMPTED_AND_ABORTED`, and wait
     /// for the others to end. Only then send `cqe`: the preempting host relies on it that no write of the

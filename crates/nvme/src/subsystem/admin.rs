@@ -10,10 +10,15 @@ use super::config::Role;
 use crate::spec::log::{COMMANDS_SUPPORTED_IO, COMMANDS_SUPPORTED_SIZE, EFFECT_CONTENT_CHANGES, SUPPORTED};
 use crate::spec::opcode::{admin, fabrics, nvm};
 use crate::spec::sqe::FLAGS_FUSE_MASK;
-use crate::spec::{Cqe, Sqe, Status};
+use crate::spec::{AuthenticationCommand, Cqe, Sqe, Status};
 use alloc::vec;
 use alloc::vec::Vec;
 use units::Instant;
+
+/// The answer to a Fabrics command that every queue accepts.
+pub(super) fn authenticate(sqe: &Sqe) -> Result<Action, Status> {
+    AuthenticationCommand::parse(sqe).unwrap_or(Err(Status::INVALID_OPCODE)).map(Action::Authenticate)
+}
 
 impl Subsystem {
     pub(super) fn on_admin_command(
@@ -32,7 +37,7 @@ impl Subsystem {
                 fabrics::PROPERTY_GET => self.property_get(now, slot, sqe),
                 fabrics::PROPERTY_SET => self.property_set(now, slot, sqe),
                 fabrics::CONNECT => Err(Status::COMMAND_SEQUENCE_ERROR),
-                _ => Err(Status::INVALID_OPCODE),
+                _ => authenticate(sqe),
             };
         }
         if !self.controller(slot).is_ready() {

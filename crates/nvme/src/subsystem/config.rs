@@ -3,6 +3,7 @@
 //! Everything that a peer could make grow has a limit here. `Subsystem::new` refuses an inconsistent
 //! configuration, so the other files need not check it.
 
+use super::connect::ConnectBounds;
 use crate::spec::{Nqn, connect::CNTLID_MAX};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -252,6 +253,16 @@ impl SubsystemConfig {
     pub fn with_namespace(mut self, nsid: u32, info: NamespaceInfo) -> SubsystemConfig {
         self.namespaces.insert(nsid, info);
         self
+    }
+
+    /// The bounds of a Connect to this subsystem.
+    pub(super) fn connect_bounds(&self) -> ConnectBounds {
+        let limits = &self.limits;
+        ConnectBounds {
+            io_queues_max: if self.role == Role::Discovery { 0 } else { limits.io_queues_max },
+            queue_entries_max: limits.queue_entries_max,
+            keep_alive_max: limits.keep_alive_max,
+        }
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {

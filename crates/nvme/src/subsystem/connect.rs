@@ -41,6 +41,61 @@ pub fn unknown_subsystem(sqe: &Sqe) -> Cqe {
     Culprit::SUBSYSTEM_NQN.refuse(sqe.cid())
 }
 
+/// Facts about the connection of a Connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Whether it comes from where its host is. One controller of each host is kept for that.
+    pub is_at_home: bool,
+    /// The identifier of the new controller, if the host was told one already. The caller draws them in an order of its own: if the
+    /// identifier is in use, the Connect is refused, and the host tries again.
+    pub controller_id: Option<u16>,
+}
+
+impl Default for Arrival {
+    /// From where its host is, with no identifier.
+    fn default() -> Arrival {
+        Arrival { is_at_home: true, controller_id: None }
+    }
+}
+
+/// Bounds of a Connect that can be checked without knowledge of controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectBounds {
+    /// IO queues of a controller.
+    pub io_queues_max: u16,
+    /// Entries of a queue.
+    pub queue_entries_max: u16,
+    /// Longest keep-alive timeout, in milliseconds.
+    pub keep_alive_max: u32,
+}
+
+impl ConnectBounds {
+    /// Checks the fields of a Connect.
+    ///
+    /// # Errors
+    /// The completion that refuses it.
+    pub fn check(&self, sqe: &Sqe, data: &ConnectData) -> Result<ConnectCommand, Cqe> {
+        let command = ConnectCommand::parse(sqe);
+        let refusal = |status| Cqe::new(sqe.cid(), status);
+        if command.record_format != 0 {
+            return Err(refusal(Status::CONNECT_INCOMPATIBLE_FORMAT));
+        }
+        if command.sqsize == 0 || command.entries() > u32::from(self.queue_entries_max) {
+            return Err(Culprit::SQSIZE.refuse(sqe.cid()));
+        }
+        if command.queue_id > self.io_queues_max {
+            return Err(Culprit::QUEUE_ID.refuse(sqe.cid()));
+        }
+        if command.queue_id == 0 && data.controller_id() != CNTLID_DYNAMIC {
+            return Err(Culprit::CONTROLLER_ID.refuse(sqe.cid()));
+        }
+        if command.queue_id == 0 && command.keep_alive_timeout > self.keep_alive_max {
+            return Err(refusal(Status::KEEP_ALIVE_TIMEOUT_INVALID));
+        }
+        Ok(command)
+    }
+}
+
 impl Subsystem {
     /// A connection's Connect command, read by [`read_connect`], from where its host is. An error is the
     /// completion to send before closing.
@@ -54,11 +109,10 @@ impl Subsystem {
         sqe: &Sqe,
         data: &ConnectData,
     ) -> Result<Connected, Cqe> {
-        self.on_connect_from(now, key, (sqe, data), true)
+        self.on_connect_from(now, key, (sqe, data), Arrival::default())
     }
 
-    /// The same, from where its host is, or from elsewhere. One controller of each host is kept for where it
-    /// is.
+    /// The same, with facts that the caller knows about the connection.
     ///
     /// # Panics
     /// As `on_connect`.
@@ -67,29 +121,21 @@ impl Subsystem {
         now: Instant,
         key: QueueKey,
         (sqe, data): (&Sqe, &ConnectData),
-        is_at_home: bool,
+        arrival: Arrival,
     ) -> Result<Connected, Cqe> {
         if let Some(queue) = self.queues.in_slot(key.slot) {
             panic!("slot {} is given to {key:?}, but {:?} still uses it", key.slot, queue.key);
-        }
-        let command = ConnectCommand::parse(sqe);
-        let refusal = |status| Cqe::new(sqe.cid(), status);
-        if command.record_format != 0 {
-            return Err(refusal(Status::CONNECT_INCOMPATIBLE_FORMAT));
         }
         if !data.subsystem_nqn().is_some_and(|name| self.answers_to(&name)) {
             return Err(Culprit::SUBSYSTEM_NQN.refuse(sqe.cid()));
         }
         let host = data.host_nqn().ok_or_else(|| Culprit::HOST_NQN.refuse(sqe.cid()))?;
         if !self.config.hosts.allows(&host) {
-            return Err(refusal(Status::CONNECT_INVALID_HOST));
+            return Err(Cqe::new(sqe.cid(), Status::CONNECT_INVALID_HOST));
         }
-        let entries = u32::from(command.sqsize) + 1;
-        if command.sqsize == 0 || entries > u32::from(self.config.limits.queue_entries_max) {
-            return Err(Culprit::SQSIZE.refuse(sqe.cid()));
-        }
+        let command = self.config.connect_bounds().check(sqe, data)?;
         let slot = match command.queue_id {
-            0 => self.connect_admin(now, key, (sqe, data), &command, host, is_at_home)?,
+            0 => self.connect_admin(now, key, (sqe, data), &command, host, arrival)?,
             queue_id => self.connect_io(key, sqe, queue_id, data, &host)?,
         };
         let host = self.controller(slot).identity().to_owned();
@@ -108,8 +154,8 @@ impl Subsystem {
             cqe: Cqe::success(sqe.cid()).with_dw0(u32::from(controller.id)),
             controller_id: controller.id,
             queue_id: command.queue_id,
-            entries,
-            flow_control_disabled: command.attributes & ConnectCommand::ATTRIBUTE_NO_FLOW_CONTROL != 0,
+            entries: command.entries(),
+            flow_control_disabled: command.disables_flow_control(),
             host_nqn: controller.host_nqn.clone(),
             host_id: controller.host_id,
             credits: controller.features.credits,
@@ -127,16 +173,12 @@ impl Subsystem {
         (sqe, data): (&Sqe, &ConnectData),
         command: &ConnectCommand,
         host: Nqn,
-        is_at_home: bool,
+        Arrival { is_at_home, controller_id }: Arrival,
     ) -> Result<usize, Cqe> {
-        if data.controller_id() != CNTLID_DYNAMIC {
-            return Err(Culprit::CONTROLLER_ID.refuse(sqe.cid()));
-        }
         let limits = &self.config.limits;
-        if command.keep_alive_timeout > limits.keep_alive_max {
-            return Err(Cqe::new(sqe.cid(), Status::KEEP_ALIVE_TIMEOUT_INVALID));
-        }
-        if self.controllers.len() >= usize::from(limits.controllers_max)
+        let is_taken = controller_id.is_some_and(|id| self.controllers.slot_of(id).is_some());
+        if is_taken
+            || self.controllers.len() >= usize::from(limits.controllers_max)
             || self.controllers.count_of(&host)
                 + usize::from(!is_at_home && !self.controllers.has_one_at_home(&host))
                 >= usize::from(limits.controllers_per_host_max)
@@ -155,7 +197,7 @@ impl Subsystem {
         };
         Ok(self.controllers.add(
             now,
-            key,
+            (key, controller_id),
             (host, data.host_id(), is_at_home),
             keep_alive,
             &self.config.limits,
@@ -170,9 +212,6 @@ impl Subsystem {
         data: &ConnectData,
         host: &Nqn,
     ) -> Result<usize, Cqe> {
-        if self.config.role == Role::Discovery || queue_id > self.config.limits.io_queues_max {
-            return Err(Culprit::QUEUE_ID.refuse(sqe.cid()));
-        }
         let slot = self.controllers.slot_of(data.controller_id());
         let slot = slot.ok_or_else(|| Culprit::CONTROLLER_ID.refuse(sqe.cid()))?;
         let controller = self.controller_mut(slot);

@@ -99,16 +99,16 @@ impl Controllers {
         self.table.iter_mut().flatten().map(|entry| &mut entry.controller)
     }
 
-    /// Adds a controller with an identifier that no other has, and starts its timer. Returns its slot.
+    /// Adds a controller with an identifier that no other has, drawn here unless it is given; returns its slot. Its timer runs.
     pub(super) fn add(
         &mut self,
         now: Instant,
-        admin: QueueKey,
+        (admin, id): (QueueKey, Option<u16>),
         (nqn, host_id, is_at_home): (Nqn, HostId, bool),
         keep_alive: KeepAlive,
         limits: &Limits,
     ) -> usize {
-        let id = self.next_id();
+        let id = id.unwrap_or_else(|| self.next_id());
         let slot = self.free.pop().unwrap_or_else(|| {
             self.table.push(None);
             self.table.len() - 1
@@ -210,7 +210,7 @@ mod tests {
         let mut controllers = Controllers::default();
         let add = |controllers: &mut Controllers, kato| {
             let keep_alive = KeepAlive::new(start, kato);
-            controllers.add(start, key, host(1), keep_alive, &Limits::default())
+            controllers.add(start, (key, None), host(1), keep_alive, &Limits::default())
         };
         let (late, early) = (add(&mut controllers, 20_000), add(&mut controllers, 10_000));
         let due = controllers.next_check().expect("two timers run");
@@ -240,7 +240,7 @@ mod tests {
                     let (name, id, is_at_home) = host(n);
                     let key = QueueKey { slot: 0, generation: 0 };
                     let keep_alive = KeepAlive::new(Instant(1), 0);
-                    let slot = controllers.add(Instant(1), key, (name.clone(), id, is_at_home), keep_alive, &Limits::default());
+                    let slot = controllers.add(Instant(1), (key, None), (name.clone(), id, is_at_home), keep_alive, &Limits::default());
                     let id = controllers.find(slot).expect("just added").id;
                     prop_assert!(plain.iter().all(|(other, taken, _)| *other != slot && *taken != id));
                     plain.push((slot, id, name));

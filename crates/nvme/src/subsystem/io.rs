@@ -12,6 +12,7 @@
 //! NVM Command Set Specification: "I/O Commands".
 
 use super::action::{Action, BlockRange, IoCommand, IoOp, PriorityClass, QueueKey};
+use super::admin::authenticate;
 use super::namespaces::Namespace;
 use super::reservation_terms::{Access, Identity};
 use super::{Subsystem, write_data};
@@ -59,7 +60,7 @@ impl Subsystem {
             return Err(Status::INVALID_FIELD);
         }
         if sqe.is_fabrics() {
-            return Err(Status::INVALID_OPCODE);
+            return authenticate(sqe);
         }
         let offered = &self.config.commands;
         let (op, transfer, access) = match sqe.opcode() {

@@ -53,7 +53,7 @@ pub use action::{
 pub use config::{
     BlockSize, ConfigError, HostAccess, Limits, NamespaceInfo, OptionalCommands, Role, SubsystemConfig,
 };
-pub use connect::{read_connect, unknown_subsystem};
+pub use connect::{Arrival, ConnectBounds, read_connect, unknown_subsystem};
 pub use discovery::{DiscoveryAddress, DiscoveryRecord};
 pub use identity::derived_uuid;
 pub use reservation::Reservations;
@@ -233,6 +233,11 @@ impl Subsystem {
     pub fn credits(&self, key: QueueKey) -> bool {
         let slot = self.queue(key).and_then(|queue| queue.controller);
         slot.is_some_and(|slot| self.controller(slot).features.credits)
+    }
+
+    /// The bounds of a Connect to it.
+    pub fn connect_bounds(&self) -> ConnectBounds {
+        self.config.connect_bounds()
     }
 
     /// All controllers, each with its host.

@@ -31,7 +31,13 @@ struct Link {
 const CREDIT: u32 = 32;
 
 fn options() -> AdminOptions {
-    AdminOptions { purpose: Purpose::Io, io_queues: 4, credits: true, keep_alive: Nanos::secs(5) }
+    AdminOptions {
+        purpose: Purpose::Io,
+        io_queues: 4,
+        credits: true,
+        keep_alive: Nanos::secs(5),
+        authenticates: false,
+    }
 }
 
 impl Link {
@@ -143,7 +149,7 @@ fn the_host_brings_up_our_controller() {
         let connected =
             world.subsystem.on_connect(world.now, key, &command.sqe, &data).expect("a good Connect");
         assert!(connected.credits, "credits were enabled before");
-        assert_eq!(link.controller.on_io_queue_answer(&connected.cqe), Ok(()));
+        assert_eq!(link.controller.on_io_queue_answer(&connected.cqe), Ok(false));
     }
     assert_eq!(link.outstanding.values().collect::<Vec<_>>(), [&Tag::EventRequest]);
 }

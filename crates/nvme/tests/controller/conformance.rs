@@ -102,11 +102,23 @@ fn a_second_connect_on_a_queue_is_out_of_sequence() {
 }
 
 #[test]
+fn authentication_commands_without_a_protocol_are_refused_on_every_queue() {
+    let mut world = World::io();
+    let remote = world.remote(&host(1));
+    for queue in [remote.admin, remote.io] {
+        for fctype in [0x05, 0x06] {
+            let status = world.ask(queue, Sqe::fabrics(fctype), 0).0.status();
+            assert_eq!(status, Status::INVALID_FIELD, "{fctype:#x}");
+        }
+    }
+}
+
+#[test]
 fn unsupported_fabrics_commands_are_invalid_opcodes() {
     let mut world = World::io();
     let admin = world.remote(&host(1)).admin;
-    // Authentication Send and Receive, Disconnect, reserved and vendor specific commands.
-    for fctype in [0x05, 0x06, 0x08, 0x0c, 0x80, 0xc0] {
+    // Disconnect, reserved and vendor specific commands.
+    for fctype in [0x08, 0x0c, 0x80, 0xc0] {
         assert_eq!(
             world.ask(admin, Sqe::fabrics(fctype), 0).0.status(),
             Status::INVALID_OPCODE,

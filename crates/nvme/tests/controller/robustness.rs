@@ -118,6 +118,7 @@ fn run(config: SubsystemConfig, steps: Vec<(usize, Sqe, Option<usize>, u64)>) {
                 }
             }
             Action::Credits { cqe, .. } => assert_eq!(cqe.cid(), sqe.cid()),
+            Action::Authenticate(_) => assert!(sqe.is_fabrics()),
             Action::GrantQueues { queues: granted, cqe } => {
                 assert_eq!(cqe.cid(), sqe.cid());
                 assert!(granted > 0);

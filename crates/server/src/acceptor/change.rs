@@ -1,10 +1,11 @@
 //! Changes of the acceptor while the target runs: where it listens, which hosts may connect, and to which pipeline they go.
 
 use super::Acceptor;
-use crate::config::{AllowedHosts, Limits, TenantConfig};
+use crate::config::{AllowedHosts, Authentication, Limits, TenantConfig};
 use crate::mailbox::Mailbox;
 use crate::pipeline::message::{Announcement, ToPipeline};
-use nvme::subsystem::DiscoveryRecord;
+use crate::proof::KeyRing;
+use nvme::subsystem::{ConnectBounds, DiscoveryRecord};
 use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -22,6 +23,10 @@ pub(crate) struct Route {
     pub(crate) hosts: AllowedHosts,
     /// The slot of its pipeline.
     pub(crate) home: usize,
+    /// Which hosts have to prove who they are.
+    pub(crate) authentication: Authentication,
+    /// The bounds of a Connect to it.
+    pub(crate) bounds: ConnectBounds,
 }
 
 /// One change.
@@ -42,6 +47,8 @@ pub(crate) enum Change {
     },
     /// All hosts with a share of their own in the configuration.
     Tenants(Vec<TenantConfig>),
+    /// The keys of hosts.
+    Keys(Arc<KeyRing>),
     /// The hosts that the configuration names.
     Named(Arc<HashSet<String>>),
     /// Other limits.
@@ -88,6 +95,7 @@ impl Acceptor {
                 self.accounts.set_named(hosts);
                 self.update_all_shares();
             }
+            Change::Keys(keys) => self.parts.proofs.keys = keys,
             Change::Limits(limits) => self.set_limits(limits),
             Change::Listen { address, listener, answer } => {
                 let listening = self.parts.reactor.listen(listener);

@@ -1,21 +1,23 @@
 //! The Connect command: from the first command of a connection to its hand-over.
 //!
 //! ```text
-//!   Connect ─► a subsystem of this target, and the host is allowed ─► admitted and counted ─► detached ─► the pipeline of its SSD
-//!              └─ discovery, or a name that does not exist ─► discovery accepts or refuses
+//!   Connect ─► a subsystem of this target, and the host is allowed ─► [proof] ─► admitted and counted ─► detached ─► the pipeline of its SSD
+//!              └─ discovery, or a name that does not exist ─► [proof] ─► discovery accepts or refuses
 //! ```
 //!
 //! Holds: a connection that was admitted leaves the quota exactly once: here if it ends before the hand-over, afterwards when its
 //!        `Admission` is dropped, on whichever thread.
 
+use super::proving::Claim;
 use super::{Acceptor, PendingHandover, Stage};
 use crate::payload::Payload;
 use crate::pipeline::admission::Admission;
 use crate::pipeline::message::{Announcement, Handover, ToPipeline};
+use crate::proof::Due;
 use crate::quota::{Charged, Origin};
 use crate::slab::Key;
 use nvme::buffer::Buffer;
-use nvme::spec::connect::{ConnectCommand, Culprit};
+use nvme::spec::connect::{ConnectCommand, ConnectData, Culprit};
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
 use nvme::subsystem::{read_connect, unknown_subsystem};
 use reactor::{Clock, Token};
@@ -23,6 +25,9 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use tracing::warn;
 use units::{Instant, TenantId};
+
+/// The reason logged for a host that a subsystem does not name.
+pub(super) const NOT_ALLOWED: &str = "the host is not allowed to use this subsystem";
 
 /// A place among the connections, for one.
 pub(super) struct Place {
@@ -63,35 +68,63 @@ impl Acceptor {
         }
         let named = self.routes.iter().find(|route| route.nqn == subsystem.as_str());
         let (Some(route), Some(host)) = (named, data.host_nqn()) else {
+            if let Some(host) = data.host_nqn().filter(|_| subsystem.as_str() == Nqn::DISCOVERY)
+                && let Due::Proof(keys) = self.parts.proofs.keys.due_for_discovery(host.as_str())
+            {
+                let bounds = self.parts.discovery.connect_bounds();
+                return self.ask_for_proof(now, key, Claim { sqe, data, host, subsystem, bounds, keys });
+            }
             let why = "there is no such subsystem, or discovery refuses this Connect";
-            return self.connect_discovery(now, key, &sqe, &data).map_err(|cqe| refuse(cqe, why));
+            return self.connect_discovery(now, key, &sqe, &data, None).map_err(|cqe| refuse(cqe, why));
         };
-        if !route.hosts.allows(host.as_str()) {
-            let cqe = Cqe::new(sqe.cid(), Status::CONNECT_INVALID_HOST);
-            return Err(refuse(cqe, "the host is not allowed to use this subsystem"));
+        let is_allowed = route.hosts.allows(host.as_str());
+        if let Due::Proof(keys) = self.parts.proofs.keys.due(route.authentication, host.as_str(), is_allowed)
+        {
+            let bounds = route.bounds;
+            return self.ask_for_proof(now, key, Claim { sqe, data, host, subsystem, bounds, keys });
         }
-        let (subsystem, home) = (route.subsystem, route.home);
+        if !is_allowed {
+            let cqe = Cqe::new(sqe.cid(), Status::CONNECT_INVALID_HOST);
+            return Err(refuse(cqe, NOT_ALLOWED));
+        }
+        let to = (route.subsystem, route.home);
+        let connect = (sqe, Box::new(data));
+        self.hand_over(now, key, connect, (host.as_str(), to), None).map_err(|why| Refusal {
+            cqe: Cqe::new(sqe.cid(), Status::CONNECT_CONTROLLER_BUSY),
+            host: Some(host),
+            why,
+        })
+    }
+
+    /// Counts a connection of `host`, and begins its hand-over to a subsystem, given by its slot and its home. `proved`: the controller,
+    /// if the host was told of it before it proved who it is. The error is the reason for a refusal.
+    pub(super) fn hand_over(
+        &mut self,
+        now: Instant,
+        key: Key,
+        (connect, connect_data): (Sqe, Box<ConnectData>),
+        (host, (subsystem, home)): (&str, (usize, usize)),
+        proved: Option<u16>,
+    ) -> Result<(), &'static str> {
         let peer = self.connections.get(key).expect("its command has just come").connection.peer;
-        let controller = (subsystem, data.controller_id());
-        let is_admin = ConnectCommand::parse(&sqe).queue_id == 0;
-        let granted =
-            (!is_admin).then(|| self.grants.take_one(controller, host.as_str(), Origin::of(peer.ip())));
+        let controller = (subsystem, connect_data.controller_id());
+        let is_admin = ConnectCommand::parse(&connect).queue_id == 0;
+        let granted = (!is_admin).then(|| self.grants.take_one(controller, host, Origin::of(peer.ip())));
         let place = match granted.flatten() {
             Some(place) => place,
-            None => self
-                .admit(now, host.as_str(), peer.ip())
-                .map_err(|why| refuse(Cqe::new(sqe.cid(), Status::CONNECT_CONTROLLER_BUSY), why))?,
+            None => self.admit(now, host, peer.ip())?,
         };
         let entry = self.connections.get_mut(key).expect("its command has just come");
         let unparsed = entry.connection.take_held();
         entry.stage = Stage::HandingOver(Box::new(PendingHandover {
-            connect: sqe,
-            connect_data: Box::new(data),
+            connect,
+            connect_data,
             subsystem,
             home,
             place,
             unparsed,
             is_detaching: false,
+            proved,
         }));
         Ok(())
     }
@@ -162,7 +195,8 @@ impl Acceptor {
         let Stage::HandingOver(pending) = entry.stage else {
             unreachable!("only a connection that is handed over is detached")
         };
-        let PendingHandover { connect, connect_data, subsystem, home, place, unparsed, .. } = *pending;
+        let PendingHandover { connect, connect_data, subsystem, home, place, unparsed, proved, .. } =
+            *pending;
         let Place { tenant, host, charged } = place;
         let peer = entry.connection.peer;
         let is_at_home = self.is_at_home(Clock.now(), &host, charged.origin());
@@ -173,6 +207,7 @@ impl Acceptor {
             subsystem,
             tenant,
             is_at_home,
+            proved,
             admission: Admission::new(host, charged, self.parts.mailbox.clone()),
         };
         if !self.pipelines.post(home, ToPipeline::Connection(Box::new(handover))) {

@@ -17,20 +17,23 @@ use crate::slab::Key;
 use nvme::buffer::Buffer;
 use nvme::spec::connect::ConnectData;
 use nvme::spec::{Cqe, Sqe, Status};
-use nvme::subsystem::{Action, Output};
+use nvme::subsystem::{Action, Arrival, Output};
 use tracing::info;
 use units::Instant;
 
 impl Acceptor {
-    /// Connects a host to the discovery service. For a subsystem that does not exist, the discovery subsystem refuses.
+    /// Connects a host to the discovery service. For a subsystem that does not exist, the discovery subsystem refuses. `proved`: the
+    /// controller, if Connect was answered before the host proved who it is.
     pub(super) fn connect_discovery(
         &mut self,
         now: Instant,
         key: Key,
         sqe: &Sqe,
         data: &ConnectData,
+        proved: Option<u16>,
     ) -> Result<(), Cqe> {
-        let connected = self.parts.discovery.on_connect(now, queue_of(key), sqe, data)?;
+        let arrival = Arrival { controller_id: proved, ..Arrival::default() };
+        let connected = self.parts.discovery.on_connect_from(now, queue_of(key), (sqe, data), arrival)?;
         let origin = Origin::of(self.peer_ip(key));
         self.evict_from_discovery(now, origin);
         self.discovery_connections.insert(key, origin, now);
@@ -39,8 +42,10 @@ impl Acceptor {
         if let Some(local) = entry.local {
             self.parts.discovery.set_local_address(queue_of(key), local);
         }
-        entry.connection.set_up(&connected);
-        entry.connection.reply(connected.cqe);
+        if proved.is_none() {
+            entry.connection.set_up(&connected);
+            entry.connection.reply(connected.cqe);
+        }
         entry.stage = Stage::Discovery;
         entry.connection.account = ConnectionAccount::new(CONNECTION_MEMORY, HostAccount::new(None), payer);
         self.handshakes.remove(key);
@@ -124,8 +129,8 @@ impl Acceptor {
             Action::Credits { cqe, .. } | Action::Fence { cqe, .. } => entry.connection.reply(cqe),
             // A discovery controller has no IO queues.
             Action::Abort { cqe, .. } => entry.connection.reply(cqe.abort_failed()),
-            // Discovery has no namespaces, and no such feature.
-            Action::Io(_) | Action::Storing | Action::GrantQueues { .. } => {
+            // Discovery has no namespaces, and no such feature. A host proves who it is once, before it gets here.
+            Action::Io(_) | Action::Storing | Action::GrantQueues { .. } | Action::Authenticate(_) => {
                 entry.connection.reply(Cqe::new(sqe.cid(), Status::INVALID_OPCODE));
             }
             Action::Pending => entry.connection.hold(sqe.cid()),

@@ -1,8 +1,8 @@
 //! The acceptor: the thread that hosts reach first.
 //!
 //! ```text
-//!   accept ─► ICReq/ICResp ─► Connect ──┬─ to a subsystem of this target ─► detach ─► the pipeline of its SSD
-//!                                       ├─ to discovery ──────────────────► stays here
+//!   accept ─► ICReq/ICResp ─► Connect ──┬─ to a subsystem of this target ─► [proof] ─► detach ─► the pipeline of its SSD
+//!                                       ├─ to discovery ──────────────────► [proof] ─► stays here
 //!                                       └─ to neither, or not allowed ────► refused
 //! ```
 //!
@@ -15,7 +15,7 @@
 //! The acceptor numbers the tenants. Before it hands a connection to a pipeline, it has announced the tenant to every pipeline.
 //!
 //! Holds: connections are bounded: in all, per host, per address, and before Connect (`tests/bad_peers/crowds.rs`, `strangers.rs`).
-//! Elsewhere: `receive` parses what arrives, `connect` handles the Connect command, `discovery` the discovery service, `change` what changes while the target
+//! Elsewhere: `receive` parses what arrives, `connect` handles the Connect command, `proving` the proof of who a host is, `discovery` the discovery service, `change` what changes while the target
 //!            runs, `shares` the share of each tenant, `watch` hosts that vanish. `handshake` and `eviction` choose which
 //!            connection has to go, `quota` grants connections to hosts, `tenants` numbers them, `assemble` makes the
 //!            discovery records, `log_throttle` limits log lines.
@@ -25,6 +25,7 @@ mod connect;
 mod discovery;
 mod grants;
 mod own;
+mod proving;
 mod receive;
 mod shares;
 mod watch;
@@ -42,6 +43,7 @@ use crate::missed::MissedTime;
 use crate::payload::Intakes;
 use crate::pipeline::Peers;
 use crate::pipeline::message::{Report, ToAcceptor};
+use crate::proof::{Proofs, Throttle};
 use crate::quota::{ConnectionQuota, Origin, QuotaLimits};
 use crate::replies::{Backlog, Deferred};
 use crate::slab::{Key, Slab};
@@ -52,8 +54,9 @@ use nvme::spec::Sqe;
 use nvme::spec::connect::ConnectData;
 use nvme::subsystem::{QueueKey, Subsystem};
 use nvme::tcp::TargetLimits;
+use proving::Proving;
 use reactor::{Clock, Event, Reactor, Token};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::mpsc::Sender;
@@ -86,6 +89,8 @@ pub(crate) struct Parts {
     pub(crate) inbox: Inbox<ToAcceptor>,
     /// To the thread that started the target.
     pub(crate) reports: Sender<Report>,
+    /// The keys of hosts, and the way to check them.
+    pub(crate) proofs: Proofs,
 }
 
 /// A connection of this thread: a handshake, or one to discovery.
@@ -99,10 +104,14 @@ struct Entry {
 }
 
 enum Stage {
+    /// Proofs of its address have failed: bytes that have arrived wait until then.
+    Delayed { until: Instant, early: Vec<u8> },
     /// Nothing has arrived.
     Opening,
     /// Connect has not arrived.
     Handshake,
+    /// Connect was answered, and the host has to prove who it is.
+    Proving(Box<Proving>),
     /// Connect has arrived. The socket is being detached from the reactor.
     HandingOver(Box<PendingHandover>),
     /// Connected to discovery.
@@ -123,6 +132,8 @@ struct PendingHandover {
     place: connect::Place,
     unparsed: Vec<u8>,
     is_detaching: bool,
+    /// The identifier of the controller, if Connect was answered before the host proved who it is.
+    proved: Option<u16>,
 }
 
 /// See the module.
@@ -139,6 +150,11 @@ pub(crate) struct Acceptor {
     by_token: HashMap<Token, Key>,
     /// Connections before Connect.
     handshakes: Handshakes,
+    /// Connections that are delayed, by the end of the delay.
+    delayed: BTreeSet<(Instant, Key)>,
+    throttle: Throttle,
+    /// Identifiers of controllers, drawn downwards for hosts that have to prove who they are.
+    controller_last: u16,
     registry: Registry,
     /// Counts the connections that were handed over and have not gone.
     quota: ConnectionQuota,
@@ -173,6 +189,9 @@ impl Acceptor {
             connections: Slab::new(),
             by_token: HashMap::new(),
             handshakes: Handshakes::new(parts.limits.connections_waiting as usize),
+            delayed: BTreeSet::new(),
+            throttle: Throttle::new(parts.limits.auth_failures_per_minute),
+            controller_last: 0,
             registry: Registry::new(TENANTS_MAX),
             quota: ConnectionQuota::new(quota_limits(&parts.limits)),
             grants: Grants::default(),
@@ -195,6 +214,7 @@ impl Acceptor {
     /// Other limits, for connections from now on.
     fn set_limits(&mut self, limits: Limits) {
         self.handshakes.set_capacity(limits.connections_waiting as usize);
+        self.throttle.set_allowed(limits.auth_failures_per_minute);
         self.intakes = Intakes::alike(receive_memory(&limits));
         self.accounts.set_supplies(supplies(&limits));
         self.quota.set_limits(quota_limits(&limits));
@@ -242,7 +262,8 @@ impl Acceptor {
         let suppressed = self.log_throttle.deadline();
         let deferred = self.deferred.deadline();
         let grants = self.grants.deadline();
-        [self.handshakes.deadline(), stall, keep_alive, self.resume_at, suppressed, deferred, grants]
+        let delayed = self.delayed.first().map(|(at, _)| *at);
+        [self.handshakes.deadline(), stall, keep_alive, self.resume_at, suppressed, deferred, grants, delayed]
             .into_iter()
             .flatten()
             .min()
@@ -302,6 +323,7 @@ impl Acceptor {
                 }
             }
             ToAcceptor::QueuesWanted { host, request } => self.on_queues_wanted(now, host, request),
+            ToAcceptor::Computed { connection, computed } => self.on_computed(now, connection, computed),
             ToAcceptor::Change(change) => self.on_change(change),
             ToAcceptor::Drain => {
                 for (_, listener) in self.listeners.drain(..) {
@@ -347,15 +369,19 @@ impl Acceptor {
         let payer = self.accounts.payer(None, peer.ip());
         let account = ConnectionAccount::new(CONNECTION_MEMORY, HostAccount::new(None), payer);
         let connection = Connection::accepted(now, token, peer, self.parts.transport, account);
-        let key = self.connections.insert(Entry {
-            connection,
-            backlog: Backlog::default(),
-            local,
-            stage: Stage::Opening,
-        });
+        let origin = Origin::of(peer.ip());
+        let delay = self.throttle.delay(now, origin);
+        let stage = match delay {
+            Nanos::ZERO => Stage::Opening,
+            _ => Stage::Delayed { until: now + delay, early: Vec::new() },
+        };
+        let key = self.connections.insert(Entry { connection, backlog: Backlog::default(), local, stage });
         self.by_token.insert(token, key);
+        if delay > Nanos::ZERO {
+            self.delayed.insert((now + delay, key));
+        }
         let timeout = self.parts.limits.handshake_timeout;
-        self.handshakes.insert(key, Origin::of(peer.ip()), Handshake::AwaitsIcReq, now, timeout);
+        self.handshakes.insert(key, origin, Handshake::IcReq, now + delay, timeout);
         debug!(%peer, "accepted");
     }
 
@@ -367,11 +393,13 @@ impl Acceptor {
     fn check_time(&mut self, now: Instant) {
         while let Some((key, handshake)) = self.handshakes.overdue(now) {
             let why = match handshake {
-                Handshake::AwaitsIcReq => "no ICReq arrived within limits.handshake_timeout",
-                Handshake::AwaitsConnect => "no Connect arrived within limits.connect_timeout",
+                Handshake::IcReq => "no ICReq arrived within limits.handshake_timeout",
+                Handshake::Connect => "no Connect arrived within limits.connect_timeout",
+                Handshake::Proof => "the host did not prove who it is within limits.auth_timeout",
             };
             self.close(now, key, Subject::Dropped, why);
         }
+        self.end_delays(now);
         self.expire_grants(now);
         while let Some(Suppressed { address, subject, count }) = self.log_throttle.poll(now) {
             warn!(?address, "{subject}: {count} more in the last seconds");

@@ -33,13 +33,15 @@ impl Acceptor {
                 pending.unparsed.extend_from_slice(bytes)
             }
             Stage::HandingOver(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
+            Stage::Delayed { early, .. } if early.len() < UNPARSED_MAX => early.extend_from_slice(bytes),
+            Stage::Delayed { .. } => self.close(now, key, Subject::Violation, TOO_EARLY),
             Stage::Opening => self.open(now, key, bytes),
             _ => self.parse(now, key, bytes),
         }
     }
 
     /// The first bytes of a connection, which say what protocol the host speaks.
-    fn open(&mut self, now: Instant, key: Key, bytes: &[u8]) {
+    pub(super) fn open(&mut self, now: Instant, key: Key, bytes: &[u8]) {
         let Some(protocol) = Protocol::of(bytes) else { return };
         let Some(entry) = self.connections.get_mut(key) else { return };
         match protocol {
@@ -74,7 +76,7 @@ impl Acceptor {
                 TargetEvent::Initialized => {
                     let (origin, timeout) =
                         (Origin::of(self.peer_ip(key)), self.parts.limits.connect_timeout);
-                    self.handshakes.insert(key, origin, Handshake::AwaitsConnect, now, timeout);
+                    self.handshakes.insert(key, origin, Handshake::Connect, now, timeout);
                 }
                 TargetEvent::Refused { sqe, status } => self.on_refused_command(now, key, &sqe, status),
                 TargetEvent::Fused { .. } => {
@@ -153,9 +155,10 @@ impl Acceptor {
                     self.close(now, key, Subject::Violation, TOO_EARLY);
                 }
             }
+            Stage::Proving(_) => self.on_proof_command(now, key, sqe, data),
             Stage::Discovery => self.on_discovery_command(now, key, sqe, data),
             Stage::HandingOver(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
-            Stage::Opening | Stage::Refused => {}
+            Stage::Delayed { .. } | Stage::Opening | Stage::Refused => {}
         }
     }
 
@@ -173,6 +176,7 @@ impl Acceptor {
         if is_news && self.log_throttle.allows(now, peer.ip(), subject) {
             let host = match &entry.stage {
                 Stage::HandingOver(pending) => Some(&*pending.place.host),
+                Stage::Proving(proving) => Some(proving.claimed()),
                 _ => None,
             };
             match subject {
@@ -193,13 +197,18 @@ impl Acceptor {
         self.handshakes.remove(key);
         self.discovery_connections.remove(key);
         self.by_token.remove(&entry.connection.token);
-        self.parts.reactor.close(entry.connection.token);
         match entry.stage {
             Stage::HandingOver(pending) => {
                 self.on_connection_gone(now, &pending.place.host, &pending.place.charged);
             }
             Stage::Discovery => self.parts.discovery.on_disconnect(now, queue_of(key)),
+            Stage::Proving(proving) => self.on_unproved(now, entry.connection.peer, &proving),
+            Stage::Delayed { until, .. } => {
+                self.delayed.remove(&(until, key));
+            }
             Stage::Opening | Stage::Handshake | Stage::Refused => {}
         }
+        // Last, so that whatever is counted and logged of it is there when the host sees the end.
+        self.parts.reactor.close(entry.connection.token);
     }
 }

@@ -37,6 +37,7 @@ pub(crate) fn problems(config: &Config) -> Vec<Problem> {
     check.tenants();
     check.limits();
     check.log();
+    check.problems.extend(security::problems(config));
     check.problems.extend(rack::problems(config));
     check.problems.extend(bounds::problems(config));
     check.problems
@@ -440,8 +441,7 @@ impl Check<'_> {
     }
 
     fn nqn(&mut self, field: String, nqn: &str) {
-        if !nqn.starts_with("nqn.") || nqn.len() > NQN_LENGTH_MAX || nqn.contains(char::is_control) {
-            let what = format!("{nqn:?} is not an NVMe qualified name");
+        if let Some(what) = nqn_problem(nqn) {
             self.report(field, what, "write \"nqn.2025-01.com.example:name\", at most 223 bytes");
         }
     }
@@ -452,6 +452,12 @@ impl Check<'_> {
             self.report(field, what, "shorten it");
         }
     }
+}
+
+/// The problem of a qualified name, if it has one.
+pub(super) fn nqn_problem(nqn: &str) -> Option<String> {
+    let is_wrong = !nqn.starts_with("nqn.") || nqn.len() > NQN_LENGTH_MAX || nqn.contains(char::is_control);
+    is_wrong.then(|| format!("{nqn:?} is not an NVMe qualified name"))
 }
 
 /// Whether the system refuses to listen on both. A port that it chooses is another one each time.

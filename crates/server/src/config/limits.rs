@@ -11,6 +11,8 @@ pub(super) const REPLIES_LEAST: Bytes = Bytes::kib(64);
 const SPAN_MIN: u64 = Nanos::millis(1).get();
 /// The most unnamed hosts of one address: each has a whole part of its weight.
 const HOSTS_PER_ADDRESS_MAX: u64 = 1024;
+/// The most failed proofs of an address in a minute that are not delayed.
+const AUTH_FAILURES_MAX: u64 = 6000;
 
 /// Bounds on what hosts may make the target hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +54,10 @@ pub struct Limits {
     pub handshake_timeout: Nanos,
     /// From ICReq to the end of Connect. Hosts connect all their queues before they say Connect on the first.
     pub connect_timeout: Nanos,
+    /// From Connect to the end of the proof, for hosts that have to prove who they are.
+    pub auth_timeout: Nanos,
+    /// Proofs of one address that fail, or are not finished, in a minute, before its new connections are delayed.
+    pub auth_failures_per_minute: u32,
     /// Longest time that a host may leave its replies unread, or its announced data unsent, before it is disconnected.
     pub stall_timeout: Nanos,
     /// Longest time for the data of one write, from the R2T to the last byte, whatever else the host does meanwhile.
@@ -84,6 +90,8 @@ impl Default for Limits {
             transfer_max: Bytes::mib(1),
             handshake_timeout: Nanos::secs(10),
             connect_timeout: Nanos::secs(30),
+            auth_timeout: Nanos::secs(10),
+            auth_failures_per_minute: 20,
             stall_timeout: Nanos::secs(30),
             transfer_timeout: Nanos::secs(30),
             keep_alive_max: Nanos::secs(600),
@@ -165,6 +173,18 @@ pub const FIELDS: &[Field<Limits>] = &[
         "{} disconnects everybody at once",
         "write a span such as \"10s\"",
     ),
+    field!(Limits, auth_timeout, "time from Connect to the end of the proof that a host with a key has to give").least(
+        SPAN_MIN,
+        "{} disconnects everybody at once",
+        "write a span such as \"10s\"",
+    ),
+    field!(
+        Limits,
+        auth_failures_per_minute,
+        "proofs of one address that may fail or stay unfinished; beyond it, its new connections are delayed by up to 10 s"
+    )
+    .least(1, "zero would delay every host", "write 1 or more")
+    .most(AUTH_FAILURES_MAX, "{} in a minute are an attack, not a mistake", "write at most 6000"),
     field!(
         Limits,
         stall_timeout,

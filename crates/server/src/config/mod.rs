@@ -9,7 +9,7 @@
 //!
 //! Holds: every problem of a file is reported at once, with its line (`every_problem_is_found_at_once`);
 //!        the example file of the repository parses (`the_example_file_is_valid`).
-//! Elsewhere: a device is `device`; its scheduler `scheduler`; bounds on hosts `limits`; their shares `tenant`; faults for tests
+//! Elsewhere: a device is `device`; its scheduler `scheduler`; bounds on hosts `limits`; their shares `tenant`; their proofs `security`; faults for tests
 //!            `fault`; the reader of one table `fields`; numeric fields as data `schema`; upper bounds of the others `bounds`; fields that
 //!            cannot change while a target runs `transition`.
 
@@ -27,6 +27,7 @@ mod rack;
 pub(crate) mod read;
 mod scheduler;
 pub mod schema;
+pub(crate) mod security;
 pub mod tenant;
 mod text;
 pub(crate) mod transition;
@@ -47,6 +48,7 @@ pub use log::{LogConfig, LogFormat};
 pub use problem::{ConfigError, Problem};
 pub use rack::RackConfig;
 pub use scheduler::{SchedulerConfig, SchedulerOverrides, offered};
+pub use security::{Authentication, DiscoveryAccess, HostConfig, SecurityConfig};
 pub use tenant::TenantConfig;
 pub use write::NotWritable;
 
@@ -90,6 +92,10 @@ pub struct Config {
     pub devices: Vec<DeviceConfig>,
     /// The subsystems that hosts see.
     pub subsystems: Vec<SubsystemConfig>,
+    /// The rules by which hosts prove who they are.
+    pub security: SecurityConfig,
+    /// Hosts that can prove who they are.
+    pub hosts: Vec<HostConfig>,
     /// Hosts with other than an equal share.
     pub tenants: Vec<TenantConfig>,
     /// The directory for state that outlives the target: reservations that persist. `None`: they do not, and hosts can see that.
@@ -125,6 +131,8 @@ pub struct SubsystemConfig {
     pub model: String,
     /// Hosts that may connect.
     pub hosts: AllowedHosts,
+    /// Which of them have to prove who they are; `None`: as [`SecurityConfig::authentication`] says.
+    pub authentication: Option<Authentication>,
     /// At least one. The device of the first is the subsystem's home.
     pub namespaces: Vec<NamespaceConfig>,
 }
@@ -187,8 +195,11 @@ impl Config {
                 serial: None,
                 model: DEFAULT_MODEL.to_owned(),
                 hosts: AllowedHosts::Any,
+                authentication: None,
                 namespaces: vec![NamespaceConfig::whole(1, "ssd")],
             }],
+            security: SecurityConfig::default(),
+            hosts: Vec::new(),
             tenants: Vec::new(),
             state_dir: None,
             rack: None,
@@ -197,15 +208,16 @@ impl Config {
         }
     }
 
-    /// The hosts that are named: in a [[tenant]], or among the `hosts` of a subsystem. All others are strangers, distinguished
-    /// by their addresses.
+    /// The hosts that are named: in a [[tenant]] or [[host]], or among the `hosts` of a subsystem. All others are strangers,
+    /// distinguished by their addresses.
     pub fn named_hosts(&self) -> HashSet<String> {
+        let proved = self.hosts.iter().map(|host| &host.nqn);
         let tenants = self.tenants.iter().map(|tenant| &tenant.host);
         let allowed = self.subsystems.iter().flat_map(|subsystem| match &subsystem.hosts {
             AllowedHosts::Only(hosts) => &hosts[..],
             AllowedHosts::Any => &[],
         });
-        tenants.chain(allowed).cloned().collect()
+        tenants.chain(proved).chain(allowed).cloned().collect()
     }
 
     /// Threads that have connections and no SSD, on a machine with this many CPUs.

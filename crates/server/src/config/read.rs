@@ -77,6 +77,11 @@ fn config(top: &mut Fields<'_, '_>, findings: &mut Findings) -> Config {
         limits: top.table(findings, "limits").map(|table| limits(table, findings)).unwrap_or_default(),
         devices: each(top, findings, "device", device),
         subsystems: each(top, findings, "subsystem", subsystem),
+        security: top
+            .table(findings, "security")
+            .map(|table| security::read(table, findings))
+            .unwrap_or_default(),
+        hosts: each(top, findings, "host", security::read_host),
         tenants: each(top, findings, "tenant", tenant::read),
     }
 }
@@ -283,6 +288,9 @@ fn subsystem(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SubsystemCo
         serial: table.text(findings, "serial"),
         model: table.text(findings, "model").unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
         hosts,
+        authentication: table
+            .table(findings, "security")
+            .and_then(|table| security::read_of_subsystem(table, findings)),
         namespaces: each(table, findings, "namespace", namespace),
     }
 }

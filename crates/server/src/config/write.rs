@@ -5,6 +5,7 @@
 
 use super::fault::{KINDS, OPS};
 use super::schema::Field;
+use super::security::{DISCOVERIES, group_name};
 use super::*;
 use crate::identity::digits;
 use std::path::Path;
@@ -60,6 +61,8 @@ impl Config {
         top.put("limits", Entries::of(limits::FIELDS, &self.limits).0);
         top.put("device", self.devices.iter().map(device).collect::<Result<Vec<_>, _>>()?);
         top.put("subsystem", self.subsystems.iter().map(subsystem).collect::<Vec<_>>());
+        top.put("security", security(&self.security));
+        top.put("host", self.hosts.iter().map(host).collect::<Result<Vec<_>, _>>()?);
         top.put("tenant", self.tenants.iter().map(tenant).collect::<Vec<_>>());
         // A table of the file has at least one entry.
         top.0.retain(|_, value| value.as_array().is_none_or(|array| !array.is_empty()));
@@ -242,6 +245,11 @@ fn subsystem(subsystem: &SubsystemConfig) -> Table {
         AllowedHosts::Any => entries.put("allow_any_host", true),
         AllowedHosts::Only(hosts) => entries.put("hosts", texts(hosts)),
     }
+    if let Some(authentication) = subsystem.authentication {
+        let mut security = Entries::default();
+        security.put("authentication", authentication.word());
+        entries.put("security", security.0);
+    }
     entries.put("namespace", subsystem.namespaces.iter().map(namespace).collect::<Vec<_>>());
     entries.0
 }
@@ -259,6 +267,25 @@ fn namespace(namespace: &NamespaceConfig) -> Table {
     entries.put("read_only", namespace.read_only);
     entries.put("wipe_on_remove", namespace.wipe_on_remove);
     entries.0
+}
+
+fn security(security: &SecurityConfig) -> Table {
+    let mut entries = Entries::default();
+    entries.put("authentication", security.authentication.word());
+    entries.put("discovery", word(&DISCOVERIES, &security.discovery));
+    entries.put("dhchap_hash", texts(&security.dhchap_hash));
+    let groups = security.dhchap_group.iter().map(|group| group_name(*group).to_owned());
+    entries.put("dhchap_group", groups.collect::<Vec<_>>());
+    entries.0
+}
+
+fn host(host: &HostConfig) -> Result<Table, NotWritable> {
+    let mut entries = Entries::default();
+    entries.put("nqn", host.nqn.clone());
+    for (name, file) in host.keys() {
+        entries.put(name, path(file)?);
+    }
+    Ok(entries.0)
 }
 
 fn tenant(tenant: &TenantConfig) -> Table {

@@ -84,6 +84,11 @@ pub(crate) enum ToConnections {
         /// At once.
         is_wanted: bool,
     },
+    /// Read nothing more from it, and close it when everything was sent.
+    End {
+        /// The connection.
+        connection: Key,
+    },
     /// Close it, and say [`ConnectionEvent::Ended`].
     Close {
         /// The connection.
@@ -132,8 +137,8 @@ pub(crate) enum Change {
 pub(crate) struct Carry {
     /// The connection, set up for its queue.
     pub(crate) moving: Moving,
-    /// The answer to Connect.
-    pub(crate) connected: Cqe,
+    /// The answer to Connect, unless it was sent before.
+    pub(crate) connected: Option<Cqe>,
     /// Its owner.
     pub(crate) owner: Owner,
     /// The host's NQN.

@@ -264,6 +264,7 @@ impl ConnectionThread {
                     self.pipelines.send_what_waits();
                 }
             }
+            ToConnections::End { connection } => self.connections.end(connection),
             // If it was closed before, the pipeline has received the reason.
             ToConnections::Close { connection } => self.close(connection, SocketEnd::AsTold),
             ToConnections::Change(change) => self.on_change(*change),
@@ -333,7 +334,9 @@ impl ConnectionThread {
         };
         let connection = self.connections.add(carried, owner);
         self.tell(owner.pipeline, ConnectionEvent::Opened { session, connection });
-        self.connections.reply(connection, connected);
+        if let Some(cqe) = connected {
+            self.connections.reply(connection, cqe);
+        }
         if !unparsed.is_empty() {
             let parsed = self.connections.receive(now, connection, &unparsed, &mut self.reactor);
             self.pass_on(parsed);

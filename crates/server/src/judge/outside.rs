@@ -16,6 +16,7 @@ use crate::config::{
 };
 use crate::device::{self, Identity};
 use crate::policy::{self, PolicyError};
+use crate::proof::KeyRing;
 use sched::{DeviceConstants, Percentile, Scheduler};
 use std::path::PathBuf;
 use units::ByteRate;
@@ -70,6 +71,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
         }
     }
     problems.extend(promises(config));
+    problems.extend(KeyRing::read(config).err().into_iter().flatten());
     problems
 }
 
@@ -116,6 +118,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
             }
         }
     }
+    warnings.extend(keys(config));
     warnings.extend(device::torn_blocks(config));
     for (device, shortage) in device::shortages(config) {
         let name = &device.name;
@@ -125,6 +128,37 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
             }
             Overcommit::Warn => format!("device {name:?}: {shortage}"),
         });
+    }
+    warnings
+}
+
+/// Keys that others can read, that two hosts have, or that are easily recorded and guessed at.
+fn keys(config: &Config) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut seen: Vec<(&PathBuf, &str)> = Vec::new();
+    for host in &config.hosts {
+        for (name, file) in host.keys() {
+            if let Ok(Some(problem)) = files::open_to_others(file) {
+                warnings.push(format!("host {}: {name}: {}: {problem}", host.nqn, file.display()));
+            }
+        }
+        let files = [&host.dhchap_key, &host.dhchap_key_next];
+        for file in files.into_iter().flatten() {
+            if let Some((_, other)) = seen.iter().find(|(seen, nqn)| *seen == file && *nqn != host.nqn) {
+                let nqn = &host.nqn;
+                warnings.push(format!(
+                    "host {nqn}: it has the key of {other}, {}: each of them can prove to be the other",
+                    file.display()
+                ));
+            }
+            seen.push((file, &host.nqn));
+        }
+    }
+    if config.security.dhchap_group.contains(&None) {
+        warnings.push(
+            "security.dhchap_group has \"null\": whoever records an exchange can test guesses of the key"
+                .to_owned(),
+        );
     }
     warnings
 }

@@ -15,6 +15,7 @@ use crate::device::Usage;
 use crate::home::{Home, Placement};
 use crate::mailbox::Mailbox;
 use crate::memory::Memory;
+use crate::proof::KeyRing;
 use crate::replies::ReplyRate;
 use crate::switch::ByteRange;
 use nvme::spec::Status;
@@ -44,6 +45,8 @@ pub(crate) enum Change {
         /// Memory.
         memory: Memory,
     },
+    /// The keys of hosts.
+    Keys(Arc<KeyRing>),
     /// The hosts that the configuration names.
     Named(Arc<HashSet<String>>),
     /// A tenant was promised something else.
@@ -161,6 +164,7 @@ impl Pipeline {
                 commands.wires.here.set_memory(memory.arrivals);
                 commands.reads.set_limit(memory.reads);
             }
+            Change::Keys(keys) => self.commands.proofs.proofs.keys = keys,
             Change::Named(hosts) => {
                 self.commands.homes.set_named(&hosts);
                 self.tenants.set_named(hosts);

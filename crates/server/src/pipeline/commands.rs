@@ -21,6 +21,7 @@ use super::host_io::{DeviceErrors, HostIo, Statuses};
 use super::message::QueueRequest;
 use super::orphans::Orphans;
 use super::port::Port;
+use super::proofs::SessionProofs;
 use super::reads::ReadMemory;
 use super::sessions::Sessions;
 use super::wires::Wires;
@@ -61,6 +62,7 @@ pub(super) struct Commands {
     pub(super) aborts: Aborts,
     pub(super) device_errors: DeviceErrors,
     pub(super) log_throttle: LogThrottle,
+    pub(super) proofs: SessionProofs,
 }
 
 /// The first of two fused commands.
@@ -166,6 +168,10 @@ impl Commands {
                     session: key,
                     cqe,
                 });
+            }
+            Action::Authenticate(command) => {
+                let data = payload.as_ref().map(Buffer::bytes);
+                self.authenticate(now, key, (sqe, command), data, permit);
             }
             Action::Fence { nsid, queues, cqe } => self.raise_fence(now, key, nsid, &queues, cqe),
             Action::Abort { queue, cid, cqe } => self.abort(now, key, key_of(queue), cid, cqe),

@@ -11,7 +11,7 @@ use crate::slab::Key;
 use crate::transport::Moving;
 use nvme::spec::connect::{ConnectData, Culprit};
 use nvme::spec::{Cqe, Sqe};
-use nvme::subsystem::{Connected, unknown_subsystem};
+use nvme::subsystem::{Arrival, Connected, unknown_subsystem};
 use std::sync::Arc;
 use tracing::{info, warn};
 use units::{Bytes, Instant};
@@ -19,8 +19,9 @@ use units::{Bytes, Instant};
 impl Pipeline {
     /// A connection comes from the acceptor, with a Connect command to be answered.
     pub(super) fn on_handover(&mut self, now: Instant, handover: Handover) {
-        let Handover { mut moving, connect, connect_data, subsystem, tenant, is_at_home, admission } =
+        let Handover { mut moving, connect, connect_data, subsystem, tenant, is_at_home, proved, admission } =
             handover;
+        let arrival = Arrival { is_at_home, controller_id: proved };
         let peer = moving.peer();
         if self.phase != Phase::Running {
             return info!(%peer, host = admission.host(), "a new connection is dropped: the target ends");
@@ -29,7 +30,7 @@ impl Pipeline {
         let account = self.tenants.account(tenant, admission.host(), peer, limit);
         let session = Session::new((peer, tenant, subsystem), admission, account);
         let key = self.commands.sessions.insert(session);
-        match self.connect(now, key, (&connect, &connect_data), is_at_home) {
+        match self.connect(now, key, (&connect, &connect_data), arrival) {
             Ok(connected) => {
                 moving.set_up(&connected);
                 self.commands.sessions.on_connected(key, &connected);
@@ -39,11 +40,11 @@ impl Pipeline {
                     let (controller, queue) = (connected.controller_id, connected.queue_id);
                     info!(%peer, %host, device = %self.name, controller, queue, thread, "connected");
                 }
-                let Some(thread) = thread else {
-                    return self.carry(now, key, moving, connected.cqe, false);
-                };
+                // A host that has proved who it is was answered before.
+                let reply = proved.is_none().then_some(connected.cqe);
+                let Some(thread) = thread else { return self.carry(now, key, moving, reply, false) };
                 let owner = self.commands.wires.owner(key);
-                let (connected, host) = (connected.cqe, self.host_of(key));
+                let (connected, host) = (reply, self.host_of(key));
                 let carry = Carry { moving, connected, owner, host };
                 self.send_to(now, key, thread, carry);
             }
@@ -57,7 +58,11 @@ impl Pipeline {
                         warn!(%peer, %host, %status, "Connect refused");
                     }
                 }
-                self.carry(now, key, moving, refusal, true);
+                match proved {
+                    None => self.carry(now, key, moving, Some(refusal), true),
+                    // Connect was answered: all that is left is to close the connection.
+                    Some(_) => self.commands.retire_if_done(now, key),
+                }
             }
         }
     }
@@ -93,8 +98,8 @@ impl Pipeline {
         }
     }
 
-    /// Carries a connection here, and answers its first command with `cqe`: the last answer if it is a refusal.
-    fn carry(&mut self, now: Instant, key: Key, moving: Moving, cqe: Cqe, is_refusal: bool) {
+    /// Carries a connection here, and replies to its Connect unless that was done before: the last reply if it is a refusal.
+    fn carry(&mut self, now: Instant, key: Key, moving: Moving, reply: Option<Cqe>, is_refusal: bool) {
         let session = self.commands.sessions.get_mut(key).expect("just inserted");
         let account = Arc::clone(&session.account);
         let (carried, unparsed) = match moving.arrive(now, account, &mut self.reactor) {
@@ -108,7 +113,9 @@ impl Pipeline {
         let wires = &mut self.commands.wires;
         let connection = wires.here.add(carried, wires.owner(key));
         session.wire = Wire::Here(connection);
-        wires.here.reply(connection, cqe);
+        if let Some(cqe) = reply {
+            wires.here.reply(connection, cqe);
+        }
         if is_refusal {
             wires.here.end(connection);
         }
@@ -123,14 +130,13 @@ impl Pipeline {
         now: Instant,
         key: Key,
         (sqe, data): (&Sqe, &ConnectData),
-        is_at_home: bool,
+        arrival: Arrival,
     ) -> Result<Connected, Cqe> {
         let session = self.commands.sessions.get(key).expect("just inserted");
         let (subsystem, peer) = (session.subsystem, session.peer.ip());
         match self.commands.homes.get_mut(subsystem) {
             Some(home) => {
-                let connected =
-                    home.subsystem.on_connect_from(now, queue_of(key), (sqe, data), is_at_home)?;
+                let connected = home.subsystem.on_connect_from(now, queue_of(key), (sqe, data), arrival)?;
                 home.subsystem.set_peer_address(queue_of(key), peer);
                 Ok(connected)
             }

@@ -4,6 +4,7 @@ use super::admission::Admission;
 use super::change::Change;
 use crate::connections::message::ConnectionEvent;
 use crate::outbox::Batched;
+use crate::proof::Computed;
 use crate::quota::Charged;
 use crate::slab::Key;
 use crate::stats::SsdStats;
@@ -65,6 +66,13 @@ pub(crate) enum ToPipeline {
         /// The completion of the command that asked.
         cqe: Cqe,
     },
+    /// A computation for the proof of a session's host is done.
+    Computed {
+        /// The session.
+        session: Key,
+        /// The result.
+        computed: Computed,
+    },
     /// Reservations are stored, or could not be.
     Stored {
         /// The subsystem's slot.
@@ -115,6 +123,8 @@ pub(crate) struct Handover {
     pub(crate) tenant: TenantId,
     /// Whether it comes from where its host is.
     pub(crate) is_at_home: bool,
+    /// The controller, if Connect was answered before the host proved who it is.
+    pub(crate) proved: Option<u16>,
     /// Its place among the acceptor's, with the host's NQN.
     pub(crate) admission: Admission,
 }
@@ -174,6 +184,13 @@ pub(crate) enum ToAcceptor {
         host: Arc<str>,
         /// The rest.
         request: QueueRequest,
+    },
+    /// A computation for the proof of a host is done.
+    Computed {
+        /// The connection.
+        connection: Key,
+        /// The result.
+        computed: Computed,
     },
     /// Something changes.
     Change(crate::acceptor::Change),

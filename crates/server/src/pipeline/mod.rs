@@ -49,6 +49,7 @@ pub(crate) mod message;
 mod objectives;
 mod orphans;
 mod port;
+mod proofs;
 mod reads;
 mod reservations;
 mod sessions;
@@ -70,6 +71,7 @@ use crate::device::Held;
 use crate::log_throttle::LogThrottle;
 use crate::mailbox::{Inbox, Mailbox};
 use crate::memory::Memory;
+use crate::proof::Proofs;
 use crate::replies::{Deferred, ReplyRate};
 use crate::slab::Key;
 use crate::state::Keeper;
@@ -87,6 +89,7 @@ use nvme::subsystem::QueueKey;
 use objectives::ObjectiveWatch;
 use orphans::Orphans;
 use port::Port;
+use proofs::SessionProofs;
 use reactor::Reactor;
 use reads::ReadMemory;
 use reservations::Storing;
@@ -124,6 +127,10 @@ pub(crate) struct Parts {
     pub(crate) memory: Memory,
     /// Bounds.
     pub(crate) limits: Limits,
+    /// The keys of hosts, and the way to check them.
+    pub(crate) proofs: Proofs,
+    /// Its mailbox.
+    pub(crate) mailbox: Mailbox<ToPipeline>,
     /// The load of this thread.
     pub(crate) load: Load,
     /// Threads that have connections and no SSD, and what each has to do.
@@ -197,6 +204,7 @@ impl Pipeline {
             aborts: Aborts::new(),
             device_errors: DeviceErrors::new(Arc::clone(&device)),
             log_throttle: LogThrottle::new(),
+            proofs: SessionProofs { proofs: parts.proofs, mailbox: parts.mailbox },
         };
         Pipeline {
             name: Arc::clone(&device),

@@ -20,6 +20,7 @@ use super::wires::Wire;
 use crate::account::{Account, ConnectionAccount, Permit};
 use crate::connections::load::Burden;
 use crate::intrusive_list::{Links, List};
+use crate::proof::Proof;
 use crate::replies::Backlog;
 use crate::slab::{Key, Slab};
 use nvme::subsystem::Connected;
@@ -62,6 +63,8 @@ pub(super) struct Session {
     pub(super) aborts: usize,
     /// Its part of the loads of threads.
     pub(super) burdens: Vec<Burden>,
+    /// The latest proof of its host on this queue.
+    pub(super) proof: Option<Box<Proof>>,
 }
 
 impl Session {
@@ -89,6 +92,7 @@ impl Session {
             read_permits: ReadPermits::default(),
             aborts: 0,
             burdens: Vec::new(),
+            proof: None,
         }
     }
 

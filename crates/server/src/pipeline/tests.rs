@@ -6,9 +6,11 @@ use super::admission::Admission;
 use super::message::{Announcement, RemoteIo};
 use super::sessions::Session;
 use super::*;
+use crate::config::{Config, DEFAULT_LISTEN, DeviceKind};
 use crate::device::{Device, DeviceDone, DeviceIo, NullDevice};
 use crate::mailbox::Mailbox;
 use crate::payload::Payload;
+use crate::proof::{Computing, KeyRing, Refusals};
 use crate::quota::Charged;
 use crate::slab::steps;
 use crate::switch::{ByteRange, IoSlot, Work};
@@ -24,7 +26,7 @@ const RANGE: ByteRange = ByteRange { offset: 0, length: 4096 };
 
 fn pipeline(policy: Box<dyn Policy>) -> Pipeline {
     let reactor = Reactor::new(Backend::Epoll).expect("a reactor");
-    let (_, inbox) = Mailbox::new(reactor.waker());
+    let (mailbox, inbox) = Mailbox::new(reactor.waker());
     let device: Box<dyn Device> = Box::new(NullDevice::default());
     let parts = Parts {
         index: 0,
@@ -40,12 +42,22 @@ fn pipeline(policy: Box<dyn Policy>) -> Pipeline {
         held: None,
         load: Load::default(),
         others: Vec::new(),
+        proofs: proofs(),
+        mailbox,
     };
     let mut pipeline = Pipeline::new(parts);
     let announcement =
         Announcement { id: ALICE, host: "alice".into(), share: Share::EQUAL, is_reused: false };
     pipeline.on_tenant(Instant(1), announcement);
     pipeline
+}
+
+/// No host has a key.
+fn proofs() -> Proofs {
+    let config = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, DEFAULT_LISTEN);
+    let keys = KeyRing::read(&config).expect("there are no files");
+    let (computing, _) = Computing::start().expect("a thread");
+    Proofs { keys: keys.into(), computing, refusals: Refusals::default() }
 }
 
 /// A session without a connection.

@@ -197,6 +197,7 @@ impl Pipeline {
             ToPipeline::QueuesGranted { session, queues, cqe } => {
                 self.commands.on_queues_granted(session, queues, cqe);
             }
+            ToPipeline::Computed { session, computed } => commands.on_computed(now, session, computed),
             ToPipeline::Stored { subsystem, nsid, ticket, is_stored } => {
                 self.storing.on_stored(commands.homes.get_mut(subsystem), nsid, ticket, is_stored);
             }

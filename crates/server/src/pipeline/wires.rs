@@ -238,6 +238,18 @@ impl Wires {
         }
     }
 
+    /// Reads nothing more from a connection, and closes it when everything was sent.
+    pub(super) fn end(&mut self, wire: Wire) {
+        match wire {
+            Wire::Here(connection) => self.here.end(connection),
+            Wire::There { thread, connection } => {
+                self.threads.tell(thread, ToConnections::End { connection });
+            }
+            // No command has come from it yet, or none comes any more.
+            Wire::Opening { .. } | Wire::CloseWhenOpen { .. } | Wire::Closing { .. } | Wire::Gone { .. } => {}
+        }
+    }
+
     /// Closes a connection that is open, and returns its new state.
     pub(super) fn close(&mut self, wire: Wire, reactor: &mut Reactor, reads: &mut ReadMemory) -> Wire {
         match wire {

@@ -36,6 +36,10 @@ pub enum Subject {
     Hosts,
     /// A namespace.
     Namespace,
+    /// A rule by which hosts prove who they are.
+    Security,
+    /// The keys of a host.
+    Host,
     /// The share of a host.
     Tenant,
 }
@@ -50,6 +54,8 @@ impl fmt::Display for Subject {
             Subject::Subsystem => "subsystem",
             Subject::Hosts => "hosts",
             Subject::Namespace => "namespace",
+            Subject::Security => "security",
+            Subject::Host => "host",
             Subject::Tenant => "tenant",
         })
     }
@@ -68,23 +74,25 @@ impl fmt::Display for Change {
     }
 }
 
-/// Sizes that the configuration may leave out.
-pub(super) trait Sizes {
+/// Values that a configuration refers to and does not have.
+pub(super) trait Resolved {
     /// The size of a device.
     fn device(&self, name: &str) -> Option<Bytes>;
     /// The size of a namespace.
     fn namespace(&self, nqn: &str, nsid: u32) -> Option<Bytes>;
+    /// The fingerprints of the keys of a host.
+    fn keys(&self, host: &str) -> Option<String>;
 }
 
 /// All differences, in the order of the configuration file.
-pub(super) fn changes(old: (&Config, &impl Sizes), new: (&Config, &impl Sizes)) -> Vec<Change> {
+pub(super) fn changes(old: (&Config, &impl Resolved), new: (&Config, &impl Resolved)) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut compare = |subject, name: &str, from: Option<String>, to: Option<String>| {
         if from != to {
             changes.push(Change { subject, name: name.to_owned(), from, to });
         }
     };
-    let ((old, old_sizes), (new, new_sizes)) = (old, new);
+    let ((old, old_values), (new, new_values)) = (old, new);
     let is_there = |config: &Config, address| config.listen.contains(&address).then(|| "there".to_owned());
     for address in union(&old.listen, &new.listen, |listen: &Listen| *listen) {
         compare(Subject::Listen, &address.to_string(), is_there(old, address), is_there(new, address));
@@ -94,7 +102,7 @@ pub(super) fn changes(old: (&Config, &impl Sizes), new: (&Config, &impl Sizes)) 
     }
     for name in union(&old.devices, &new.devices, |device| device.name.clone()) {
         let size = |size: Option<Bytes>| size.map(|size| size.to_string());
-        compare(Subject::Device, &name, size(old_sizes.device(&name)), size(new_sizes.device(&name)));
+        compare(Subject::Device, &name, size(old_values.device(&name)), size(new_values.device(&name)));
         let scheduler = |config: &Config| Some(config.devices[config.device_index(&name)?].scheduler.clone());
         if let (Some(from), Some(to)) = (scheduler(old), scheduler(new)) {
             let (before, mut now) = (shown_scheduler(&from), shown_scheduler(&to));
@@ -112,19 +120,30 @@ pub(super) fn changes(old: (&Config, &impl Sizes), new: (&Config, &impl Sizes)) 
         } else {
             compare(Subject::Subsystem, &nqn, from.map(hosts), to.map(hosts));
         }
+        let authentication = |config: Option<&SubsystemConfig>| {
+            config.and_then(|config| config.authentication).map(|each| each.word().to_owned())
+        };
+        compare(Subject::Security, &nqn, authentication(from), authentication(to));
         let nsids = |config: Option<&SubsystemConfig>| -> Vec<u32> {
             config.map_or(Vec::new(), |config| config.namespaces.iter().map(|each| each.nsid).collect())
         };
         for nsid in union(&nsids(from), &nsids(to), |nsid| *nsid) {
-            let shown = |config: Option<&SubsystemConfig>, sizes: &dyn Sizes| {
+            let shown = |config: Option<&SubsystemConfig>, values: &dyn Resolved| {
                 let namespace = config?.namespaces.iter().find(|namespace| namespace.nsid == nsid)?;
                 let protected = if namespace.read_only { ", read-only" } else { "" };
                 let suffix = if namespace.wipe_on_remove { ", erased when it is removed" } else { "" };
-                sizes.namespace(&nqn, nsid).map(|size| format!("{size}{protected}{suffix}"))
+                values.namespace(&nqn, nsid).map(|size| format!("{size}{protected}{suffix}"))
             };
-            let (from, to) = (shown(from, old_sizes), shown(to, new_sizes));
+            let (from, to) = (shown(from, old_values), shown(to, new_values));
             compare(Subject::Namespace, &format!("{nsid} of {nqn}"), from, to);
         }
+    }
+    for ((name, from), (_, to)) in old.security.shown().into_iter().zip(new.security.shown()) {
+        compare(Subject::Security, name, Some(from), Some(to));
+    }
+    for host in union(&old.hosts, &new.hosts, |host| host.nqn.clone()) {
+        let shown = |values: &dyn Resolved| values.keys(&host).map(|keys| format!("keys {keys}"));
+        compare(Subject::Host, &host, shown(old_values), shown(new_values));
     }
     for host in union(&old.tenants, &new.tenants, |tenant| tenant.host.clone()) {
         let share = |config: &Config| {

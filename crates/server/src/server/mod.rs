@@ -28,19 +28,21 @@ pub use remote::Remote;
 
 use crate::acceptor::{self, Acceptor};
 use crate::assemble;
-use crate::config::{Config, NamespaceConfig};
+use crate::config::{Config, ConfigError, NamespaceConfig};
 use crate::connections::message::ToConnections;
 use crate::device::Survey;
 use crate::identity::Identifiers;
 use crate::pipeline::change::Change as PipelineChange;
 use crate::pipeline::message::{Report, ToAcceptor, ToPipeline};
 use crate::policy::policy;
+use crate::proof::{Computing, KeyRing, Proofs, Refusals};
 use crate::state::StateThread;
 use crate::stats::Stats;
 use provisioning::{Provisioning, in_order, start_others};
 use reload::Unfinished;
 use sched::Scheduler;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thread::{Thread, ThreadParts};
 use topology::Topology;
@@ -89,13 +91,19 @@ impl Server {
             listen: Vec::new(),
             devices: Vec::new(),
             subsystems: Vec::new(),
+            hosts: Vec::new(),
             tenants: Vec::new(),
             ..config.clone()
         };
         let state =
             config.state_dir.as_deref().map(StateThread::start).transpose().map_err(StartError::State)?;
         let survey = Survey::start().map_err(StartError::Thread)?;
-        let topology = Topology::new(start_acceptor(&config)?, start_others(&config)?, state, survey);
+        let keys = KeyRing::read(&config)
+            .map_err(|problems| StartError::Config(ConfigError::Wrong { file: None, problems }))?;
+        let (computing, thread) = Computing::start().map_err(StartError::Thread)?;
+        let proofs = Proofs { keys: Arc::new(keys), computing, refusals: Refusals::default() };
+        let acceptor = start_acceptor(&config, proofs.clone())?;
+        let topology = Topology::new(acceptor, start_others(&config)?, state, survey, (proofs, thread));
         // On an error the handle is dropped. That ends the threads that run already.
         let remote = Remote::new(&topology);
         let mut handle = ServerHandle {
@@ -135,7 +143,7 @@ fn provide_descriptors(config: &Config) {
     }
 }
 
-fn start_acceptor(config: &Config) -> Result<Thread<ToAcceptor>, StartError> {
+fn start_acceptor(config: &Config, proofs: Proofs) -> Result<Thread<ToAcceptor>, StartError> {
     let discovery = assemble::discovery(&config.limits)
         .map_err(|error| StartError::Subsystem { nqn: "discovery".to_owned(), error })?;
     let (transport, limits) = (assemble::transport_limits(config), config.limits.clone());
@@ -146,8 +154,9 @@ fn start_acceptor(config: &Config) -> Result<Thread<ToAcceptor>, StartError> {
         |_| Ok(()),
         move |parts, ()| {
             let ThreadParts { reactor, mailbox, inbox, reports } = parts;
-            Acceptor::new(acceptor::Parts { reactor, discovery, limits, transport, mailbox, inbox, reports })
-                .run()
+            let parts =
+                acceptor::Parts { reactor, discovery, limits, transport, mailbox, inbox, reports, proofs };
+            Acceptor::new(parts).run()
         },
     )
 }

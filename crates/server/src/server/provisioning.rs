@@ -13,7 +13,9 @@ use super::thread::{Thread, ThreadParts};
 use super::topology::{Listening, Other, Served, Ssd, Topology};
 use crate::acceptor;
 use crate::assemble::{self, Devices, SubsystemError};
-use crate::config::{Config, DeviceConfig, Listen, NamespaceConfig, Overcommit, SubsystemConfig, Transport};
+use crate::config::{
+    Config, ConfigError, DeviceConfig, Listen, NamespaceConfig, Overcommit, SubsystemConfig, Transport,
+};
 use crate::connections::load::Load;
 use crate::connections::message::{self, ToConnections};
 use crate::connections::thread::{self, ConnectionThread};
@@ -25,6 +27,7 @@ use crate::pipeline::change::Change;
 use crate::pipeline::message::ToPipeline;
 use crate::pipeline::{self, Pipeline};
 use crate::policy::policy;
+use crate::proof::{KeyRing, Proofs};
 use crate::retry::retry_while_in_use;
 use crate::state::Keeper;
 use crate::switch::Switch;
@@ -57,6 +60,8 @@ pub(super) struct Provisioning {
     records: Vec<DiscoveryRecord>,
     /// Memory of each pipeline and of each thread without an SSD, if the limits have changed.
     limits: Option<(Memory, Memory)>,
+    /// The keys of hosts after the change.
+    keys: Arc<KeyRing>,
 }
 
 struct NewNamespace {
@@ -124,6 +129,9 @@ impl Provisioning {
         if !opened.is_empty() || !changed_devices.is_empty() {
             check_space(new)?;
         }
+        let keys = KeyRing::read(new)
+            .map_err(|problems| StartError::Config(ConfigError::Wrong { file: None, problems }))?;
+        let keys = Arc::new(keys);
         let listeners = bind_new(topology, new)?;
         let named = |subsystem: &SubsystemConfig| {
             let nqn = subsystem.nqn.clone();
@@ -141,6 +149,7 @@ impl Provisioning {
             listeners,
             records: Vec::new(),
             limits: None,
+            keys,
         };
         let mut slots = free_slots(&topology.subsystems);
         for subsystem in &new.subsystems {
@@ -180,7 +189,13 @@ impl Provisioning {
             let facts = open.facts.clone();
             facts.held.iter().for_each(|held| topology.survey.watch_held(Arc::downgrade(held)));
             let keeper = topology.keeper().cloned();
-            let thread = start_pipeline(new, config, (slot, open, policy), (topology, keeper), memory.0)?;
+            let thread = start_pipeline(
+                new,
+                config,
+                (slot, open, policy),
+                (topology, keeper),
+                (memory.0, &provisioning.keys),
+            )?;
             provisioning.ssds.push((slot, Ssd { name: config.name.clone(), facts, thread }));
         }
         Ok(provisioning)
@@ -264,6 +279,11 @@ impl Provisioning {
                 topology.change_ssd(slot, Change::Limits { limits: new.limits.clone(), memory });
             }
         }
+        topology.proofs.keys = Arc::clone(&self.keys);
+        for (slot, _) in topology.running() {
+            topology.change_ssd(slot, Change::Keys(Arc::clone(&self.keys)));
+        }
+        topology.change_acceptor(acceptor::Change::Keys(Arc::clone(&self.keys)));
         let named = Arc::new(new.named_hosts());
         for (slot, _) in topology.running() {
             topology.change_ssd(slot, Change::Named(Arc::clone(&named)));
@@ -406,16 +426,17 @@ fn start_pipeline(
     device: &DeviceConfig,
     (index, open, policy): (usize, OpenDevice, Box<dyn Policy>),
     (topology, keeper): (&Topology, Option<Keeper>),
-    memory: Memory,
+    (memory, keys): (Memory, &Arc<KeyRing>),
 ) -> Result<Thread<ToPipeline>, StartError> {
     let (name, lasting_name) = (device.name.clone(), lasting_name(&device.kind));
     let (limits, held) = (config.limits.clone(), open.facts.held.first().cloned());
     let start = move |reactor: &mut reactor::Reactor| open.start(Clock.now(), reactor);
     let others: Vec<_> =
         topology.others.iter().map(|other| (other.thread.mailbox.clone(), other.load.clone())).collect();
+    let proofs = Proofs { keys: Arc::clone(keys), ..topology.proofs.clone() };
     let spin = busy_polling::time(config.spin, config.devices.len() + others.len());
     Thread::start(config.backend, spin, format!("ssd {name}"), start, move |parts, device| {
-        let ThreadParts { reactor, inbox, reports, .. } = parts;
+        let ThreadParts { reactor, mailbox, inbox, reports } = parts;
         let (switch, load) = (Switch::new(policy, device), Load::default());
         let parts = pipeline::Parts {
             index,
@@ -429,6 +450,8 @@ fn start_pipeline(
             held,
             memory,
             limits,
+            proofs,
+            mailbox,
             load,
             others,
         };

@@ -12,7 +12,7 @@
 //! Holds: a refused configuration changes nothing (`a_refused_configuration_changes_nothing` in `tests/reload.rs`);
 //!        no IO of a removed namespace reaches its blocks later (`blocks_change_hands_without_a_stray_write` there).
 
-use super::change::{Change, Sizes, changes};
+use super::change::{Change, Resolved, changes};
 use super::provisioning::{Provisioning, Resized, in_order};
 use super::topology::Topology;
 use super::{ServerHandle, StartError};
@@ -21,8 +21,10 @@ use crate::assemble;
 use crate::config::{Config, ConfigError, SubsystemConfig, transition};
 use crate::pipeline::change::Change as PipelineChange;
 use crate::pipeline::message::{Report, ToPipeline};
+use crate::proof::KeyRing;
 use crate::state::NamespaceName;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use tracing::{error, info};
@@ -266,10 +268,11 @@ fn kept(old: &Config, new: &Config) -> Config {
     kept
 }
 
-/// Sizes as they are at one moment.
+/// Sizes and keys as they are at one moment.
 struct Measured {
     devices: HashMap<String, Bytes>,
     namespaces: HashMap<(String, u32), Bytes>,
+    keys: Arc<KeyRing>,
 }
 
 impl Measured {
@@ -283,16 +286,20 @@ impl Measured {
                 }
             }
         }
-        Measured { devices, namespaces }
+        Measured { devices, namespaces, keys: Arc::clone(&topology.proofs.keys) }
     }
 }
 
-impl Sizes for Measured {
+impl Resolved for Measured {
     fn device(&self, name: &str) -> Option<Bytes> {
         self.devices.get(name).copied()
     }
 
     fn namespace(&self, nqn: &str, nsid: u32) -> Option<Bytes> {
         self.namespaces.get(&(nqn.to_owned(), nsid)).copied()
+    }
+
+    fn keys(&self, host: &str) -> Option<String> {
+        self.keys.fingerprints(host)
     }
 }

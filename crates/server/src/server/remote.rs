@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::connections::message::ToConnections;
 use crate::mailbox::Mailbox;
 use crate::pipeline::message::{ToAcceptor, ToPipeline};
+use crate::proof::Refusals;
 use crate::stats::{SilentSsd, SsdStats, Stats};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -25,6 +26,7 @@ struct Running {
     /// In the order of the configuration; after these, those that it no longer has.
     ssds: Vec<RunningSsd>,
     others: Vec<Mailbox<ToConnections>>,
+    refusals: Refusals,
     is_stopped: bool,
 }
 
@@ -41,7 +43,14 @@ impl Remote {
     pub(super) fn new(topology: &Topology) -> Remote {
         let others = topology.others.iter().map(|other| other.thread.mailbox.clone()).collect();
         let acceptor = topology.acceptor.mailbox.clone();
-        Remote(Arc::new(Mutex::new(Running { acceptor, ssds: Vec::new(), others, is_stopped: false })))
+        let refusals = topology.proofs.refusals.clone();
+        Remote(Arc::new(Mutex::new(Running {
+            acceptor,
+            ssds: Vec::new(),
+            others,
+            refusals,
+            is_stopped: false,
+        })))
     }
 
     /// Other SSDs run now.
@@ -80,7 +89,7 @@ impl Remote {
         let left = || deadline.saturating_duration_since(Instant::now());
         let threads =
             of_others.into_iter().filter_map(|answered| answered.recv_timeout(left()).ok()).collect();
-        Stats { ssds, silent, threads }
+        Stats { ssds, silent, threads, refusals: running.refusals.counts() }
     }
 
     /// Stops the target at once: commands may stay unanswered.

@@ -13,6 +13,7 @@ use crate::device::{Facts, Survey};
 use crate::mailbox::Mailbox;
 use crate::pipeline::change::Change;
 use crate::pipeline::message::{ToAcceptor, ToPipeline};
+use crate::proof::{ComputingThread, Proofs};
 use crate::state::{Keeper, StateError, StateThread};
 use nvme::subsystem::SavedReservations;
 use std::net::SocketAddr;
@@ -38,6 +39,10 @@ pub(super) struct Topology {
     /// By slot.
     pub(super) subsystems: Vec<Option<Served>>,
     pub(super) listeners: Vec<Listening>,
+    /// The keys of hosts, and the way to check them.
+    pub(super) proofs: Proofs,
+    /// The thread of computations for proofs.
+    _computing: ComputingThread,
 }
 
 /// An SSD with its thread.
@@ -77,6 +82,7 @@ impl Topology {
         others: Vec<Other>,
         state: Option<StateThread>,
         survey: Survey,
+        (proofs, computing): (Proofs, ComputingThread),
     ) -> Topology {
         Topology {
             acceptor,
@@ -86,6 +92,8 @@ impl Topology {
             ssds: Vec::new(),
             subsystems: Vec::new(),
             listeners: Vec::new(),
+            proofs,
+            _computing: computing,
         }
     }
 
@@ -142,7 +150,9 @@ impl Topology {
         let route = |subsystem: &SubsystemConfig| {
             let (slot, served) = self.served(&subsystem.nqn)?;
             let (nqn, hosts) = (subsystem.nqn.clone(), subsystem.hosts.clone());
-            Some(Route { subsystem: slot, nqn, hosts, home: served.home })
+            let authentication = subsystem.authentication.unwrap_or(config.security.authentication);
+            let bounds = assemble::connect_bounds(&config.limits);
+            Some(Route { subsystem: slot, nqn, hosts, home: served.home, authentication, bounds })
         };
         config.subsystems.iter().filter_map(route).collect()
     }

@@ -16,7 +16,7 @@ use crate::account::{ConnectionAccount, Permit};
 use crate::payload::{Intake, Intakes, Outlet, Payload};
 use nvme::buffer::Outgoing;
 use nvme::queue::{Cancel, FlowControl, TargetEvent};
-use nvme::spec::{Cqe, Status};
+use nvme::spec::{ConnectCommand, Cqe, Status};
 use nvme::subsystem::Connected;
 use nvme::tcp::{Fatal, Pause, TargetConnection, TargetLimits};
 use reactor::{IoBuffer, Reactor, SendBatch, Token};
@@ -109,15 +109,15 @@ impl Connection {
         }
     }
 
-    /// A connection that moved here with its Connect command, which was delivered elsewhere and will be answered here.
+    /// A connection that moved here with as many commands that were delivered elsewhere and will be answered here: its Connect, or none.
     pub(super) fn with_delivered(
         now: Instant,
         token: Token,
         peer: SocketAddr,
-        transport: TargetConnection<Payload>,
+        (transport, delivered): (TargetConnection<Payload>, usize),
         account: Arc<ConnectionAccount>,
     ) -> Connection {
-        Connection { delivered: 1, ..Connection::new(now, token, peer, transport, account) }
+        Connection { delivered, ..Connection::new(now, token, peer, transport, account) }
     }
 
     /// Parses bytes that have arrived. Adds the resulting events to `events`.
@@ -285,12 +285,18 @@ impl Connection {
 
     /// The connection without its reactor, which has returned the `socket`. `unparsed`: bytes received and not parsed.
     pub(crate) fn into_moving(self, socket: TcpStream, unparsed: Vec<u8>) -> Moving {
-        Moving::new(socket, self.peer, self.transport, unparsed)
+        Moving::new(socket, self.peer, (self.transport, self.delivered), unparsed)
     }
 
     /// Sets up the queue as its Connect was granted.
     pub(crate) fn set_up(&mut self, connected: &Connected) {
-        set_up(&mut self.transport, connected);
+        set_up_queue(&mut self.transport, connected.entries, connected.flow_control_disabled);
+        allow_by_controller(&mut self.transport, connected);
+    }
+
+    /// Sets up the queue for the commands of a proof, before its Connect is granted.
+    pub(crate) fn set_up_for_proof(&mut self, connect: &ConnectCommand) {
+        set_up_queue(&mut self.transport, connect.entries(), connect.disables_flow_control());
     }
 
     /// Completions of reads carry credits, so that each needs a response of its own, or not.
@@ -478,10 +484,18 @@ impl Connection {
     }
 }
 
-/// Sets up the queue of a transport as its Connect was granted.
-pub(super) fn set_up(transport: &mut TargetConnection<Payload>, connected: &Connected) {
-    let flow = if connected.flow_control_disabled { FlowControl::Disabled } else { FlowControl::Enabled };
-    transport.set_queue(connected.entries, flow);
+/// Sets the size and the flow control of the queue, as its Connect asked for. Done once: the queue counts from then on.
+pub(super) fn set_up_queue(
+    transport: &mut TargetConnection<Payload>,
+    entries: u32,
+    flow_control_disabled: bool,
+) {
+    let flow = if flow_control_disabled { FlowControl::Disabled } else { FlowControl::Enabled };
+    transport.set_queue(entries, flow);
+}
+
+/// Allows what the controller of a granted Connect allows.
+pub(super) fn allow_by_controller(transport: &mut TargetConnection<Payload>, connected: &Connected) {
     if connected.queue_id != 0 {
         transport.allow_fused();
     }

@@ -3,6 +3,7 @@
 //! It belongs to no reactor meanwhile. It takes along the bytes that were received and not parsed.
 
 use super::Connection;
+use super::connection::{allow_by_controller, set_up_queue};
 use crate::account::ConnectionAccount;
 use crate::payload::Payload;
 use nvme::subsystem::Connected;
@@ -18,6 +19,8 @@ pub(crate) struct Moving {
     socket: TcpStream,
     peer: SocketAddr,
     transport: TargetConnection<Payload>,
+    /// Commands that are not answered: Connect, unless it was answered before.
+    delivered: usize,
     unparsed: Vec<u8>,
 }
 
@@ -26,10 +29,10 @@ impl Moving {
     pub(super) fn new(
         socket: TcpStream,
         peer: SocketAddr,
-        transport: TargetConnection<Payload>,
+        (transport, delivered): (TargetConnection<Payload>, usize),
         unparsed: Vec<u8>,
     ) -> Moving {
-        Moving { socket, peer, transport, unparsed }
+        Moving { socket, peer, transport, delivered, unparsed }
     }
 
     /// The other end.
@@ -37,13 +40,16 @@ impl Moving {
         self.peer
     }
 
-    /// Sets up the queue as its Connect was granted.
+    /// Sets up the queue as its Connect was granted. One whose Connect was answered before has its size already.
     pub(crate) fn set_up(&mut self, connected: &Connected) {
-        super::connection::set_up(&mut self.transport, connected);
+        if self.delivered > 0 {
+            set_up_queue(&mut self.transport, connected.entries, connected.flow_control_disabled);
+        }
+        allow_by_controller(&mut self.transport, connected);
     }
 
-    /// The connection on the reactor of this thread, with its Connect command, which was delivered elsewhere and will be answered
-    /// here; and bytes to parse.
+    /// The connection on the reactor of this thread, with its Connect command, which will be answered here unless it was answered
+    /// before; and bytes to parse.
     ///
     /// # Errors
     /// If the system has no resources for it.
@@ -54,7 +60,8 @@ impl Moving {
         reactor: &mut Reactor,
     ) -> io::Result<(Connection, Vec<u8>)> {
         let token = reactor.add_socket(self.socket)?;
-        let connection = Connection::with_delivered(now, token, self.peer, self.transport, account);
+        let carried = (self.transport, self.delivered);
+        let connection = Connection::with_delivered(now, token, self.peer, carried, account);
         Ok((connection, self.unparsed))
     }
 }

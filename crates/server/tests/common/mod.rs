@@ -70,7 +70,7 @@ pub fn fast_ssd() -> DeviceKind {
 /// A subsystem that every host may use.
 pub fn subsystem(nqn: &str, namespaces: Vec<NamespaceConfig>) -> SubsystemConfig {
     let (nqn, model) = (nqn.to_owned(), "test".to_owned());
-    SubsystemConfig { nqn, serial: None, model, hosts: AllowedHosts::Any, namespaces }
+    SubsystemConfig { nqn, serial: None, model, hosts: AllowedHosts::Any, authentication: None, namespaces }
 }
 
 /// Two fast SSDs, `a` with `faults`, and two subsystems that share it.

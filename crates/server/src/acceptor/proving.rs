@@ -1,0 +1,305 @@
+//! The step between Connect and the hand-over in which a host proves who it is.
+//!
+//! The acceptor answers the Connect itself (dword 0: authentication is required), and then accepts Authentication Send and Receive only.
+//! Until the proof is done the connection is a handshake: it is charged to its address, may be evicted, and has a time limit of its own.
+//! Whatever only the pipeline can refuse afterwards closes the connection, because Connect was answered.
+//!
+//! ```text
+//!   Connect ─► checked, answered ─► Negotiate, Challenge, Reply, Success1 ─┬─ proved ─► as a Connect without a proof
+//!                                                                          └─ not ────► counted, logged, closed
+//! ```
+//!
+//! Holds: each connection that ends without its proof is counted once, by its reason, and delays later ones of its address
+//!        (`tests/proofs.rs`).
+//! NVM Express Base Specification: "Connect Command and Response" (AUTHREQ), "Fabrics Authentication".
+
+use super::connect::{NOT_ALLOWED, Refusal};
+use super::{Acceptor, Stage};
+use crate::account::Account;
+use crate::handshake::Handshake;
+use crate::log_throttle::Subject;
+use crate::payload::Payload;
+use crate::pipeline::message::ToAcceptor;
+use crate::proof::{self, Computed, Keys, Message, Names, Proof, Task};
+use crate::quota::Origin;
+use crate::slab::Key;
+use auth::Explanation;
+use auth::exchange::Outcome;
+use nvme::buffer::Buffer;
+use nvme::spec::connect::{CNTLID_MAX, ConnectData, ConnectResult};
+use nvme::spec::{AuthenticationCommand, ConnectCommand, Cqe, Nqn, Sqe, Status};
+use nvme::subsystem::ConnectBounds;
+use std::net::SocketAddr;
+use tracing::{info, warn};
+use units::Instant;
+
+/// Commands that are not part of the proof, before the connection is closed.
+const STRANGE_MAX: u8 = 8;
+/// The longest message of an exchange, in bytes.
+const MESSAGE_MAX: u64 = 2048;
+
+/// A Connect of a host that has to prove who it is.
+pub(super) struct Claim {
+    pub(super) sqe: Sqe,
+    pub(super) data: ConnectData,
+    pub(super) host: Nqn,
+    /// The subsystem, as Connect named it.
+    pub(super) subsystem: Nqn,
+    pub(super) bounds: ConnectBounds,
+    pub(super) keys: Keys,
+}
+
+/// A connection whose host proves who it is.
+pub(super) struct Proving {
+    proof: Proof,
+    connect: Sqe,
+    connect_data: Box<ConnectData>,
+    host: Nqn,
+    subsystem: Nqn,
+    /// The identifier that the host was told.
+    controller_id: u16,
+    /// Commands that were not part of the proof.
+    strange: u8,
+}
+
+impl Proving {
+    /// The NQN that the host claims.
+    pub(super) fn claimed(&self) -> &str {
+        self.host.as_str()
+    }
+
+    /// Why it has not proved who it is: for the counts, and for the log with what to do.
+    fn reason(&self) -> (proof::Refusal, &'static str) {
+        use proof::Refusal;
+        match self.proof.failure() {
+            None if self.strange > 0 => {
+                let why = "it sends other commands before its proof: give the host its key (nvme connect --dhchap-secret)";
+                (Refusal::NoProof, why)
+            }
+            None => {
+                let why = "it did not finish the proof: a host without a key ends here (nvme connect --dhchap-secret)";
+                (Refusal::Unfinished, why)
+            }
+            Some(Explanation::Failed) if self.proof.is_decoy() => {
+                let why = "it has no key here, or may not use this subsystem: write a [[host]] table with its nqn and dhchap_key";
+                (Refusal::Unknown, why)
+            }
+            Some(Explanation::Failed) if self.proof.lacks_controller_key() => {
+                let why =
+                    "it wants a proof of the controller: write its dhchap_ctrl_key in the [[host]] table";
+                (Refusal::Failed, why)
+            }
+            Some(Explanation::Failed) => {
+                let why = "its key is not the one of its [[host]] table: compare the fingerprints (gimbal key show)";
+                (Refusal::Failed, why)
+            }
+            Some(Explanation::Hash) => {
+                let why = "it offers none of the hashes of security.dhchap_hash";
+                (Refusal::NothingInCommon, why)
+            }
+            Some(Explanation::Group) => {
+                let why = "it offers none of the groups of security.dhchap_group";
+                (Refusal::NothingInCommon, why)
+            }
+            Some(Explanation::SecureChannel) => {
+                let why = "it wants a key for TLS from this exchange, which this target does not offer: connect without --concat";
+                (Refusal::SecureChannel, why)
+            }
+            Some(Explanation::Protocol | Explanation::Payload | Explanation::Message) => {
+                (Refusal::Protocol, "its messages are malformed, or not the ones that are due")
+            }
+        }
+    }
+}
+
+impl Acceptor {
+    /// Answers a Connect with the request to prove who the host is.
+    pub(super) fn ask_for_proof(&mut self, now: Instant, key: Key, claim: Claim) -> Result<(), Refusal> {
+        let Claim { sqe, data, host, subsystem, bounds, keys } = claim;
+        let refuse = |cqe, host, why| Refusal { cqe, host: Some(host), why };
+        let command = match bounds.check(&sqe, &data) {
+            Ok(command) => command,
+            Err(cqe) => return Err(refuse(cqe, host, "a parameter of the Connect is out of bounds")),
+        };
+        let names = Names { host: host.as_str().to_owned(), controller: subsystem.as_str().to_owned() };
+        let Ok(proof) = Proof::new(&self.parts.proofs.keys, keys, names) else {
+            let cqe = Cqe::new(sqe.cid(), Status::INTERNAL_ERROR);
+            return Err(refuse(cqe, host, "the system gives no random bytes"));
+        };
+        let controller_id = self.controller_of(&command, &data);
+        let entry = self.connections.get_mut(key).expect("its command has just come");
+        entry.connection.set_up_for_proof(&command);
+        let dword = u32::from(controller_id) | ConnectResult::AUTHENTICATION;
+        entry.connection.reply(Cqe::success(sqe.cid()).with_dw0(dword));
+        let origin = Origin::of(entry.connection.peer.ip());
+        entry.stage = Stage::Proving(Box::new(Proving {
+            proof,
+            connect: sqe,
+            connect_data: Box::new(data),
+            host,
+            subsystem,
+            controller_id,
+            strange: 0,
+        }));
+        let timeout = self.parts.limits.auth_timeout;
+        self.handshakes.insert(key, origin, Handshake::Proof, now, timeout);
+        Ok(())
+    }
+
+    /// The controller of a queue. Subsystems draw identifiers upwards, and this one draws them downwards: so they meet late, and then
+    /// the host has to connect once more.
+    fn controller_of(&mut self, command: &ConnectCommand, data: &ConnectData) -> u16 {
+        if command.queue_id != 0 {
+            return data.controller_id();
+        }
+        self.controller_last = match self.controller_last {
+            0 | 1 => CNTLID_MAX,
+            last => last - 1,
+        };
+        self.controller_last
+    }
+
+    /// A command of a host that has not proved who it is.
+    pub(super) fn on_proof_command(&mut self, now: Instant, key: Key, sqe: Sqe, data: Option<Payload>) {
+        let Some(entry) = self.connections.get_mut(key) else { return };
+        let Stage::Proving(proving) = &mut entry.stage else { return };
+        let refused = match AuthenticationCommand::parse(&sqe) {
+            Some(Ok(AuthenticationCommand::Send { length })) => {
+                let (cqe, job) = proving.proof.on_send(&sqe, length, data.as_ref().map(Buffer::bytes));
+                entry.connection.reply(cqe);
+                if let Some(job) = job {
+                    let (origin, acceptor) =
+                        (Origin::of(entry.connection.peer.ip()), self.parts.mailbox.clone());
+                    let done = Box::new(move |computed| {
+                        acceptor.tell(ToAcceptor::Computed { connection: key, computed });
+                    });
+                    self.parts.proofs.computing.submit(Task { job, origin, done });
+                }
+                None
+            }
+            Some(Ok(AuthenticationCommand::Receive { .. })) => {
+                match entry.connection.account.take(Account::Reply, MESSAGE_MAX) {
+                    Some(permit) => {
+                        let message = proving.proof.on_receive(&sqe, permit);
+                        self.send_message(key, message);
+                        None
+                    }
+                    None => Some(Status::COMMAND_INTERRUPTED),
+                }
+            }
+            Some(Err(status)) => Some(status),
+            None => Some(Status::AUTHENTICATION_REQUIRED),
+        };
+        self.return_buffer(data);
+        if let Some(status) = refused {
+            self.on_strange_command(key, &sqe, status);
+        }
+        self.settle(now, key);
+    }
+
+    fn on_strange_command(&mut self, key: Key, sqe: &Sqe, status: Status) {
+        let Some(entry) = self.connections.get_mut(key) else { return };
+        entry.connection.reply(Cqe::new(sqe.cid(), status));
+        if let Stage::Proving(proving) = &mut entry.stage {
+            proving.strange += 1;
+            if proving.strange >= STRANGE_MAX {
+                entry.connection.end();
+            }
+        }
+    }
+
+    /// A computation is done.
+    pub(super) fn on_computed(&mut self, now: Instant, key: Key, computed: Computed) {
+        let Some(entry) = self.connections.get_mut(key) else { return };
+        let Stage::Proving(proving) = &mut entry.stage else { return };
+        let message = proving.proof.on_computed(computed);
+        self.send_message(key, message);
+        self.settle(now, key);
+        self.flush(now, key);
+    }
+
+    fn send_message(&mut self, key: Key, message: Option<Result<Message, Cqe>>) {
+        let Some(entry) = self.connections.get_mut(key) else { return };
+        match message {
+            Some(Ok(Message { cqe, bytes, permit, length })) => {
+                entry.connection.reply_with_page(cqe, bytes, permit, length);
+            }
+            Some(Err(cqe)) => entry.connection.reply(cqe),
+            None => {}
+        }
+    }
+
+    /// Looks whether the proof is done.
+    fn settle(&mut self, now: Instant, key: Key) {
+        let Some(entry) = self.connections.get_mut(key) else { return };
+        let Stage::Proving(proving) = &mut entry.stage else { return };
+        match proving.proof.outcome() {
+            Outcome::Pending => {}
+            Outcome::Failed(_) => {
+                entry.connection.end();
+                let stage = std::mem::replace(&mut entry.stage, Stage::Refused);
+                let peer = entry.connection.peer;
+                if let Stage::Proving(proving) = stage {
+                    self.on_unproved(now, peer, &proving);
+                }
+            }
+            Outcome::Proved(index) => {
+                let stage = std::mem::replace(&mut entry.stage, Stage::Refused);
+                if let Stage::Proving(proving) = stage {
+                    self.on_proved(now, key, *proving, index);
+                }
+            }
+        }
+    }
+
+    /// The host has proved who it is, by the key of this index.
+    fn on_proved(&mut self, now: Instant, key: Key, proving: Proving, index: usize) {
+        let Proving { connect, connect_data, host, subsystem, controller_id, .. } = proving;
+        let peer = self.connections.get(key).expect("its command has just come").connection.peer;
+        if index > 0 && self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
+            info!(%peer, host = host.as_str(), "the host has proved itself with dhchap_key_next");
+        }
+        let proved = Some(controller_id);
+        // The subsystem or its hosts may have changed since Connect.
+        let route = self.routes.iter().find(|route| route.nqn == subsystem.as_str());
+        let result = match route {
+            Some(route) if !route.hosts.allows(host.as_str()) => Err(NOT_ALLOWED),
+            Some(route) => {
+                let to = (route.subsystem, route.home);
+                self.hand_over(now, key, (connect, connect_data), (host.as_str(), to), proved)
+            }
+            None => self
+                .connect_discovery(now, key, &connect, &connect_data, proved)
+                .map_err(|_| "there is no such subsystem any more, or discovery refuses this Connect"),
+        };
+        if let Err(why) = result {
+            if self.log_throttle.allows(now, peer.ip(), Subject::Refused) {
+                warn!(%peer, host = host.as_str(), "Connect refused after the host had proved who it is: {why}");
+            }
+            let entry = self.connections.get_mut(key).expect("looked up above");
+            entry.connection.end();
+        }
+    }
+
+    /// A connection has ended without the proof that was due.
+    pub(super) fn on_unproved(&mut self, now: Instant, peer: SocketAddr, proving: &Proving) {
+        let (refusal, why) = proving.reason();
+        self.parts.proofs.refusals.count(refusal);
+        self.throttle.on_failure(now, Origin::of(peer.ip()));
+        if self.log_throttle.allows(now, peer.ip(), Subject::Unproved) {
+            let (host, subsystem) = (proving.host.as_str(), proving.subsystem.as_str());
+            warn!(%peer, host, subsystem, reason = %refusal, "the host has not proved who it is: {why}");
+        }
+    }
+
+    /// Goes on with connections whose delay is over.
+    pub(super) fn end_delays(&mut self, now: Instant) {
+        while let Some((until, key)) = self.delayed.first().copied().filter(|(at, _)| *at <= now) {
+            self.delayed.remove(&(until, key));
+            let Some(entry) = self.connections.get_mut(key) else { continue };
+            if let Stage::Delayed { early, .. } = std::mem::replace(&mut entry.stage, Stage::Opening) {
+                self.open(now, key, &early);
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Who hosts are, and which of them have to prove it: `[security]`, `[subsystem.security]` and `[[host]]`.
+//!
+//! ```toml
+//! [security]
+//! authentication = "optional"
+//! dhchap_hash = ["sha384", "sha512", "sha256"]
+//! dhchap_group = ["ffdhe3072", "ffdhe4096", "ffdhe2048"]
+//! [[host]]
+//! nqn = "nqn.2014-08.org.nvmexpress:uuid:…"
+//! dhchap_key = "/etc/gimbal/keys/db1.dhchap"
+//! ```
+//!
+//! Keys are always in files of their own, and a configuration has their paths: so no configuration that is shown, logged or kept has a
+//! key in it.
+//!
+//! Elsewhere: the files are read by `proof::keys`; the share of a host is its `[[tenant]]`.
+
+use super::check::nqn_problem;
+use super::fields::{Fields, Findings};
+use super::problem::Problem;
+use super::read::required;
+use super::{AllowedHosts, Config};
+use auth::{Group, Hash};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+/// Which hosts have to prove who they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authentication {
+    /// None; a file with keys is refused.
+    Off,
+    /// Those that have a key; the others come in by their names.
+    #[default]
+    Optional,
+    /// All; a host without a key does not come in.
+    Required,
+}
+
+impl Authentication {
+    /// The word in configurations.
+    pub(crate) fn word(self) -> &'static str {
+        let found = AUTHENTICATIONS.iter().find(|(_, other)| *other == self);
+        found.map_or("", |(word, _)| *word)
+    }
+}
+
+/// The words of `authentication`.
+const AUTHENTICATIONS: [(&str, Authentication); 3] = [
+    ("off", Authentication::Off),
+    ("optional", Authentication::Optional),
+    ("required", Authentication::Required),
+];
+
+/// The hosts that may ask discovery for records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiscoveryAccess {
+    /// Whoever reaches the port.
+    #[default]
+    Open,
+    /// Those that have proved who they are.
+    Hosts,
+}
+
+/// The words of `discovery`.
+pub(super) const DISCOVERIES: [(&str, DiscoveryAccess); 2] =
+    [("open", DiscoveryAccess::Open), ("hosts", DiscoveryAccess::Hosts)];
+
+/// Name of the exchange without a group.
+const NO_GROUP: &str = "null";
+
+/// The rules by which hosts prove who they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecurityConfig {
+    /// Which hosts have to, for subsystems that do not say otherwise.
+    pub authentication: Authentication,
+    /// The hosts that may ask discovery for records.
+    pub discovery: DiscoveryAccess,
+    /// Hashes of DH-HMAC-CHAP, in the order of preference.
+    pub dhchap_hash: Vec<Hash>,
+    /// Its groups, in the order of preference; `None` is the exchange without one.
+    pub dhchap_group: Vec<Option<Group>>,
+}
+
+impl Default for SecurityConfig {
+    fn default() -> SecurityConfig {
+        SecurityConfig {
+            authentication: Authentication::default(),
+            discovery: DiscoveryAccess::default(),
+            dhchap_hash: vec![Hash::Sha384, Hash::Sha512, Hash::Sha256],
+            dhchap_group: [Group::Ffdhe3072, Group::Ffdhe4096, Group::Ffdhe2048].map(Some).to_vec(),
+        }
+    }
+}
+
+impl SecurityConfig {
+    /// The values of its fields, with their names, for people.
+    pub(crate) fn shown(&self) -> [(&'static str, String); 4] {
+        let discovery = DISCOVERIES.iter().find(|(_, access)| *access == self.discovery);
+        let hashes: Vec<&str> = self.dhchap_hash.iter().map(|hash| hash.name()).collect();
+        let groups: Vec<&str> = self.dhchap_group.iter().map(|group| group_name(*group)).collect();
+        [
+            ("authentication", self.authentication.word().to_owned()),
+            ("discovery", discovery.map_or("", |(word, _)| *word).to_owned()),
+            ("dhchap_hash", hashes.join(" ")),
+            ("dhchap_group", groups.join(" ")),
+        ]
+    }
+}
+
+/// A host that can prove who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostConfig {
+    /// Its NQN.
+    pub nqn: String,
+    /// The file with its key for DH-HMAC-CHAP.
+    pub dhchap_key: Option<PathBuf>,
+    /// The file with the key that takes the place of that one: both prove the host.
+    pub dhchap_key_next: Option<PathBuf>,
+    /// The file with the key by which controllers prove themselves to it.
+    pub dhchap_ctrl_key: Option<PathBuf>,
+}
+
+/// The fields of a `[[host]]` that name files with keys.
+pub(crate) const KEY_FIELDS: [&str; 3] = ["dhchap_key", "dhchap_key_next", "dhchap_ctrl_key"];
+
+impl HostConfig {
+    /// The files with its keys, with the names of their fields.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let files = [&self.dhchap_key, &self.dhchap_key_next, &self.dhchap_ctrl_key];
+        KEY_FIELDS.into_iter().zip(files).filter_map(|(name, file)| Some((name, file.as_deref()?)))
+    }
+}
+
+/// The name of a group in configurations.
+pub(super) fn group_name(group: Option<Group>) -> &'static str {
+    group.map_or(NO_GROUP, Group::name)
+}
+
+/// Reads `[security]`.
+pub(super) fn read(mut table: Fields<'_, '_>, findings: &mut Findings) -> SecurityConfig {
+    let default = SecurityConfig::default();
+    let security = SecurityConfig {
+        authentication: table.choice(findings, "authentication", &AUTHENTICATIONS).unwrap_or_default(),
+        discovery: table.choice(findings, "discovery", &DISCOVERIES).unwrap_or_default(),
+        dhchap_hash: table
+            .list(findings, "dhchap_hash", "a list of \"sha256\", \"sha384\" and \"sha512\"", |text| {
+                Hash::ALL.into_iter().find(|hash| hash.name() == text)
+            })
+            .unwrap_or(default.dhchap_hash),
+        dhchap_group: table
+            .list(
+                findings,
+                "dhchap_group",
+                "a list of \"ffdhe2048\", \"ffdhe3072\", \"ffdhe4096\", \"ffdhe6144\", \"ffdhe8192\" and \"null\"",
+                |text| {
+                    let mut groups = std::iter::once(None).chain(Group::ALL.map(Some));
+                    groups.find(|group| group_name(*group) == text)
+                },
+            )
+            .unwrap_or(default.dhchap_group),
+    };
+    table.finish(findings);
+    security
+}
+
+/// Reads `[subsystem.security]`.
+pub(super) fn read_of_subsystem(
+    mut table: Fields<'_, '_>,
+    findings: &mut Findings,
+) -> Option<Authentication> {
+    let authentication = table.choice(findings, "authentication", &AUTHENTICATIONS);
+    table.finish(findings);
+    authentication
+}
+
+/// Reads one `[[host]]`.
+pub(super) fn read_host(table: &mut Fields<'_, '_>, findings: &mut Findings) -> HostConfig {
+    let nqn = required(table, findings, "nqn", "the NQN of a host");
+    let [dhchap_key, dhchap_key_next, dhchap_ctrl_key] =
+        KEY_FIELDS.map(|name| table.text(findings, name).map(PathBuf::from));
+    HostConfig { nqn, dhchap_key, dhchap_key_next, dhchap_ctrl_key }
+}
+
+/// Every problem of these tables and with others, without a look at the files.
+pub(super) fn problems(config: &Config) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut report = |field: String, what: String, advice: &str| {
+        problems.push(Problem::new(field, what, advice));
+    };
+    let security = &config.security;
+    let hashes: Vec<&str> = security.dhchap_hash.iter().map(|hash| hash.name()).collect();
+    let groups: Vec<&str> = security.dhchap_group.iter().map(|group| group_name(*group)).collect();
+    for (name, words) in [("dhchap_hash", hashes), ("dhchap_group", groups)] {
+        let field = format!("security.{name}");
+        if words.is_empty() {
+            report(field, "no host could prove who it is".into(), "leave it out, or write at least one");
+        } else if let Some(word) = twice(&words) {
+            report(field, format!("{word:?} is there twice"), "keep one of them");
+        }
+    }
+    let mut names = HashSet::new();
+    for (index, host) in config.hosts.iter().enumerate() {
+        let field = |name: &str| format!("host[{index}].{name}");
+        if let Some(what) = nqn_problem(&host.nqn) {
+            report(field("nqn"), what, "write the NQN that the host sends");
+        } else if !names.insert(&host.nqn) {
+            report(field("nqn"), format!("{} has two [[host]] tables", host.nqn), "keep one of them");
+        } else if !config.subsystems.iter().any(|subsystem| subsystem.hosts.allows(&host.nqn)) {
+            let what = format!("no subsystem allows {}", host.nqn);
+            report(field("nqn"), what, "add it to the hosts of a subsystem, or remove this table");
+        }
+        for (name, file) in host.keys() {
+            if file.as_os_str().is_empty() {
+                report(field(name), "the path is empty".into(), "write the file that has the key");
+            }
+        }
+        if host.dhchap_key.is_none() {
+            match host.keys().next() {
+                None => {
+                    let advice =
+                        "write dhchap_key = \"FILE\", made by gimbal key gen FILE, or remove this table";
+                    report(field("dhchap_key"), "the host has no key".into(), advice);
+                }
+                Some((name, _)) => {
+                    let what = "is missing".to_owned();
+                    let advice =
+                        format!("without it, {name} has no use: rename it, or write dhchap_key, too");
+                    report(field("dhchap_key"), what, &advice);
+                }
+            }
+        }
+    }
+    let is_off = |authentication| authentication == Authentication::Off;
+    if is_off(security.authentication) && !config.hosts.is_empty() {
+        let advice = "write \"optional\", or remove the [[host]] tables";
+        report("security.authentication".into(), "is \"off\", and hosts have keys".into(), advice);
+    }
+    let has_keys = !config.hosts.is_empty();
+    for (index, subsystem) in config.subsystems.iter().enumerate() {
+        let asked = subsystem.authentication.unwrap_or(security.authentication);
+        let is_own = subsystem.authentication.is_some();
+        let field = if is_own {
+            format!("subsystem[{index}].security.authentication")
+        } else {
+            "security.authentication".to_owned()
+        };
+        let allows = |host: &super::HostConfig| subsystem.hosts.allows(&host.nqn);
+        if asked == Authentication::Required && !config.hosts.iter().any(allows) {
+            let what = format!("no host of {} has a key, so none can connect", subsystem.nqn);
+            report(field, what, "write a [[host]] table with its key for each of them");
+        } else if is_own && is_off(asked) && has_keys && subsystem.hosts == AllowedHosts::Any {
+            let what = format!("{} lets everyone in under the name of a host that has a key", subsystem.nqn);
+            report(field, what, "write \"optional\", or list the hosts of the subsystem");
+        }
+    }
+    if security.discovery == DiscoveryAccess::Hosts && !has_keys {
+        let advice = "write a [[host]] table with the key of each host, or \"open\"";
+        report("security.discovery".into(), "no host has a key, so none would see anything".into(), advice);
+    }
+    problems
+}
+
+/// The first word that is there twice.
+fn twice<'w>(words: &[&'w str]) -> Option<&'w str> {
+    words.iter().enumerate().find(|(index, word)| words[..*index].contains(word)).map(|(_, word)| *word)
+}

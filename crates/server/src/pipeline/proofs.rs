@@ -1,0 +1,128 @@
+//! Hosts that prove anew who they are, on queues that are connected.
+//!
+//! A host may do so at any time, on each of its queues, while its IOs go on: after its key was changed, for example. A host that fails
+//! loses the queue, and with its admin queue the controller.
+//!
+//! Holds: IOs go on during a proof, and a queue whose host fails is closed (`tests/proofs.rs`).
+//! Elsewhere: the proof before a connection comes here is `acceptor::proving`.
+
+use super::commands::Commands;
+use super::message::ToPipeline;
+use crate::account::Permit;
+use crate::log_throttle::Subject;
+use crate::mailbox::Mailbox;
+use crate::proof::{Computed, Message, Names, Proof, Proofs, Refusal, Task};
+use crate::quota::Origin;
+use crate::slab::Key;
+use auth::exchange::Outcome;
+use nvme::spec::{AuthenticationCommand, Cqe, Sqe, Status};
+use tracing::{info, warn};
+use units::Instant;
+
+/// What this thread needs for the proofs of its sessions.
+pub(super) struct SessionProofs {
+    pub(super) proofs: Proofs,
+    /// This thread, which gets the results of computations.
+    pub(super) mailbox: Mailbox<ToPipeline>,
+}
+
+impl Commands {
+    /// A command of a proof has come. A Receive has the permit for its data.
+    pub(super) fn authenticate(
+        &mut self,
+        now: Instant,
+        key: Key,
+        (sqe, command): (&Sqe, AuthenticationCommand),
+        data: Option<&[u8]>,
+        permit: Option<Permit>,
+    ) {
+        let refuse = |status| Err(Cqe::new(sqe.cid(), status));
+        let reply = match command {
+            AuthenticationCommand::Send { length } => match self.proof_of(key) {
+                Some(proof) => {
+                    let (cqe, job) = proof.on_send(sqe, length, data);
+                    if let Some(job) = job {
+                        self.compute(key, job);
+                    }
+                    Err(cqe)
+                }
+                None => refuse(Status::INVALID_OPCODE),
+            },
+            AuthenticationCommand::Receive { .. } => {
+                let session = self.sessions.get_mut(key).expect("its command has just come");
+                match (&mut session.proof, permit) {
+                    (Some(proof), Some(permit)) => match proof.on_receive(sqe, permit) {
+                        Some(reply) => reply,
+                        None => return,
+                    },
+                    (Some(_), None) => refuse(Status::COMMAND_INTERRUPTED),
+                    (None, _) => refuse(Status::COMMAND_SEQUENCE_ERROR),
+                }
+            }
+        };
+        self.answer_proof(now, key, reply);
+    }
+
+    /// The proof under way on a session, or a new one if its host has a key.
+    fn proof_of(&mut self, key: Key) -> Option<&mut Proof> {
+        let session = self.sessions.get_mut(key)?;
+        let is_over = |proof: &Proof| proof.outcome() != Outcome::Pending;
+        if session.proof.as_deref().is_none_or(is_over) {
+            let controller = self.homes.get_mut(session.subsystem)?.subsystem.nqn().as_str().to_owned();
+            let host = session.admission.host().to_owned();
+            let ring = &self.proofs.proofs.keys;
+            let keys = ring.keys_of(&host)?;
+            // Without random bytes there is no proof; the host may try again.
+            let proof = Proof::new(ring, keys, Names { host, controller }).ok()?;
+            session.proof = Some(Box::new(proof));
+        }
+        session.proof.as_deref_mut()
+    }
+
+    fn compute(&self, key: Key, job: crate::proof::Job) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let (origin, mailbox) = (Origin::of(session.peer.ip()), self.proofs.mailbox.clone());
+        let done = Box::new(move |computed| mailbox.tell(ToPipeline::Computed { session: key, computed }));
+        self.proofs.proofs.computing.submit(Task { job, origin, done });
+    }
+
+    /// A computation is done.
+    pub(super) fn on_computed(&mut self, now: Instant, key: Key, computed: Computed) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let reply = session.proof.as_deref_mut().and_then(|proof| proof.on_computed(computed));
+        if let Some(reply) = reply {
+            self.answer_proof(now, key, reply);
+        }
+    }
+
+    /// Replies to a command of a proof, and looks whether the proof is done.
+    fn answer_proof(&mut self, now: Instant, key: Key, reply: Result<Message, Cqe>) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let wire = session.wire;
+        match reply {
+            Ok(Message { cqe, bytes, mut permit, length }) => {
+                permit.shrink_to(bytes.capacity() as u64);
+                self.wires.send_page(wire, cqe, (bytes, permit), length, &mut self.reads);
+            }
+            Err(cqe) => self.wires.send(wire, cqe),
+        }
+        let (peer, host, queue) = (session.peer, session.admission.host(), session.queue_id);
+        let Some(proof) = &session.proof else { return };
+        match proof.outcome() {
+            Outcome::Pending => {}
+            Outcome::Proved(index) => {
+                let is_next = index > 0;
+                if self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
+                    info!(%peer, %host, queue, is_next, "the host has proved anew who it is");
+                }
+            }
+            Outcome::Failed(explanation) => {
+                if self.log_throttle.allows(now, peer.ip(), Subject::Unproved) {
+                    warn!(%peer, %host, queue, ?explanation, "the host has not proved anew who it is: compare the fingerprints of its keys (gimbal key show)");
+                }
+                self.proofs.proofs.refusals.count(Refusal::Failed);
+                self.wires.end(wire);
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! One proof of a host: an exchange of DH-HMAC-CHAP with the commands that carry it.
+//!
+//! A Receive for which there is no message yet waits here, with the permit for its data, until the computation is done.
+//!
+//! Holds: the result of a computation for another proof is ignored (`the_result_for_an_earlier_proof_is_ignored`).
+
+use super::keys::{KeyRing, Keys};
+use crate::account::Permit;
+use auth::exchange::{ControllerExchange, DhJob, DhResult, Outcome, Randomness, Received};
+use auth::{Explanation, Secret};
+use nvme::spec::{Cqe, Sqe, Status};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Random bytes of the exponent: as many as the largest group needs.
+const EXPONENT_BYTES: usize = 64;
+
+pub(crate) use auth::exchange::Names;
+
+/// The result of a [`Job`].
+pub(crate) struct Computed {
+    proof: u64,
+    result: DhResult,
+}
+
+/// A computation of a proof.
+pub(crate) struct Job {
+    proof: u64,
+    job: DhJob,
+    alive: Weak<()>,
+}
+
+impl Job {
+    /// Computes it, unless its proof has ended meanwhile.
+    pub(crate) fn compute(self) -> Option<Computed> {
+        self.is_wanted().then(|| Computed { proof: self.proof, result: self.job.compute() })
+    }
+
+    /// Whether its proof still waits for it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.alive.strong_count() > 0
+    }
+}
+
+/// A message for the host, with the command that asked for it.
+pub(crate) struct Message {
+    pub(crate) cqe: Cqe,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) permit: Permit,
+    /// Bytes that the host asked for; zeroes follow the message.
+    pub(crate) length: u32,
+}
+
+/// A Receive without a message yet.
+struct Waiting {
+    sqe: Sqe,
+    permit: Permit,
+}
+
+/// See the module.
+pub(crate) struct Proof {
+    exchange: ControllerExchange,
+    /// Distinguishes it from all other proofs.
+    number: u64,
+    /// Its jobs are computed as long as this exists.
+    alive: Arc<()>,
+    waiting: Option<Waiting>,
+    is_decoy: bool,
+}
+
+impl Proof {
+    /// A proof that has not begun.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub(crate) fn new(ring: &KeyRing, keys: Keys, names: Names) -> Result<Proof, getrandom::Error> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let mut challenge = [0; 64];
+        let mut exponent = vec![0; EXPONENT_BYTES];
+        let mut sequence = [0; 4];
+        getrandom::fill(&mut challenge)?;
+        getrandom::fill(&mut exponent)?;
+        getrandom::fill(&mut sequence)?;
+        let sequence = u32::from_le_bytes(sequence).max(1);
+        let random = Randomness { challenge, sequence, exponent: Secret::new(exponent) };
+        Ok(Proof {
+            exchange: ControllerExchange::new(ring.offer().clone(), names, keys.of, random),
+            number: LAST.fetch_add(1, Ordering::Relaxed),
+            alive: Arc::new(()),
+            waiting: None,
+            is_decoy: keys.is_decoy,
+        })
+    }
+
+    /// Whether the host has no key, so that no response proves it.
+    pub(crate) fn is_decoy(&self) -> bool {
+        self.is_decoy
+    }
+
+    /// The state of the exchange.
+    pub(crate) fn outcome(&self) -> Outcome {
+        self.exchange.outcome()
+    }
+
+    /// The failure that the host has been told of, or is going to be told of.
+    pub(crate) fn failure(&self) -> Option<Explanation> {
+        self.exchange.failure()
+    }
+
+    /// Whether the host wants a proof of the controller, for which there is no key.
+    pub(crate) fn lacks_controller_key(&self) -> bool {
+        self.exchange.lacks_controller_key()
+    }
+
+    /// A Send has come, with its data. Returns its completion, and a job if one is due.
+    pub(crate) fn on_send(&mut self, sqe: &Sqe, length: u32, data: Option<&[u8]>) -> (Cqe, Option<Job>) {
+        let Some(message) = data.and_then(|data| data.get(..length as usize)) else {
+            return (Cqe::new(sqe.cid(), Status::DATA_SGL_LENGTH_INVALID), None);
+        };
+        let job = self.exchange.on_send(message);
+        let job = job.map(|job| Job { proof: self.number, job, alive: Arc::downgrade(&self.alive) });
+        (Cqe::success(sqe.cid()), job)
+    }
+
+    /// A Receive has come. Returns its reply, unless it waits for a computation.
+    pub(crate) fn on_receive(&mut self, sqe: &Sqe, permit: Permit) -> Option<Result<Message, Cqe>> {
+        if self.waiting.is_some() {
+            return Some(Err(Cqe::new(sqe.cid(), Status::COMMAND_SEQUENCE_ERROR)));
+        }
+        self.waiting = Some(Waiting { sqe: *sqe, permit });
+        self.reply_if_ready()
+    }
+
+    /// A computation is done. Returns the reply to the Receive that waits for it.
+    pub(crate) fn on_computed(&mut self, computed: Computed) -> Option<Result<Message, Cqe>> {
+        if computed.proof != self.number {
+            return None;
+        }
+        self.exchange.on_computed(computed.result);
+        self.waiting.is_some().then(|| self.reply_if_ready()).flatten()
+    }
+
+    fn reply_if_ready(&mut self) -> Option<Result<Message, Cqe>> {
+        let Received::Message(bytes) = self.exchange.on_receive() else { return None };
+        let Waiting { sqe, permit } = self.waiting.take()?;
+        let length = sqe.sgl_length();
+        if bytes.len() > length as usize {
+            return Some(Err(Cqe::new(sqe.cid(), Status::INVALID_FIELD)));
+        }
+        Some(Ok(Message { cqe: Cqe::success(sqe.cid()), bytes, permit, length }))
+    }
+}
