@@ -15,9 +15,11 @@ guest_packages=(busybox-static bash coreutils util-linux util-linux-extra e2fspr
 guest_programs=(bash dd sha256sum dmesg blkdiscard blockdev fallocate mkfs.ext4 e2fsck nvme fio)
 # Not every suite has these: blkpr came with util-linux 2.39; Debian has it in util-linux-extra.
 guest_programs_if_there=(blkpr)
-# The paravirtual devices, the NVMe/TCP host, the kernel's own target, and what to put under it.
+# The paravirtual devices, the NVMe/TCP host, the kernel's own target, what to put under it, and what proofs of
+# identity compute with.
 guest_modules=(virtio_pci virtio_net virtio_console virtio_blk
-	nvme nvme_tcp nvmet nvmet_tcp configfs null_blk loop ext4 crc32c_generic crc32c_intel)
+	nvme nvme_tcp nvmet nvmet_tcp configfs null_blk loop ext4 crc32c_generic crc32c_intel
+	dh_generic hmac sha256_generic sha512_generic)
 
 # ensure_guest SUITE: builds the guest if it is not there; prints its folder.
 ensure_guest() {

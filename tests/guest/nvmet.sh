@@ -5,6 +5,9 @@
 # disks that know discard. Prints "target ready" when hosts can connect. It is what our initiator
 # is tried against, and what the walks are tried on before they judge our target.
 #
+# With $NVMET_HOST, it serves this host alone, which has to prove that it has $NVMET_KEY with the group
+# $NVMET_GROUP; with $NVMET_CTRL_KEY the target proves itself, too.
+#
 # With $NVMET_OUTAGE=N it throws its hosts out once namespace 1 has taken N writes, refuses them for
 # a second, and lets them in again.
 set -euo pipefail
@@ -20,7 +23,17 @@ modprobe nvmet
 modprobe nvmet_tcp
 
 mkdir "$subsystem"
-echo 1 >"$subsystem/attr_allow_any_host"
+if [ -n "${NVMET_HOST:-}" ]; then
+	host=$target/hosts/$NVMET_HOST
+	mkdir "$host"
+	echo "$NVMET_KEY" >"$host/dhchap_key"
+	[ -z "${NVMET_CTRL_KEY:-}" ] || echo "$NVMET_CTRL_KEY" >"$host/dhchap_ctrl_key"
+	echo "${NVMET_GROUP:-null}" >"$host/dhchap_dhgroup"
+	echo 0 >"$subsystem/attr_allow_any_host"
+	ln -s "$host" "$subsystem/allowed_hosts/"
+else
+	echo 1 >"$subsystem/attr_allow_any_host"
+fi
 nsid=0
 for mib in $sizes; do
 	nsid=$((nsid + 1))

@@ -9,8 +9,9 @@
 use crate::log_writer::LogWriter;
 use sched::BusyPeriod;
 use serde_json::{Value, json};
-use server::{AuxiliaryStats, Counters, Remote, SsdStats, TenantStats, Transferred};
+use server::{AuxiliaryStats, Counters, Refusal, Remote, SsdStats, TenantStats, Transferred};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use units::{Instant, Nanos, Slowdown};
 
@@ -30,6 +31,11 @@ pub(crate) fn log(target: &Remote, log: &LogWriter) {
         let last = silent.last.as_ref().map(of_ssd);
         let line = json!({ "device": silent.device, "answers": false, "last": last });
         log.say("WARN", &format!("statistics {line}"));
+    }
+    let counted = Refusal::ALL.into_iter().map(|refusal| (refusal.name(), stats.refusals.of(refusal)));
+    let counted: BTreeMap<&str, u64> = counted.filter(|(_, count)| *count > 0).collect();
+    if !counted.is_empty() {
+        log.say("INFO", &format!("statistics {}", json!({ "refusals": counted })));
     }
 }
 

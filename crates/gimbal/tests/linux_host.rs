@@ -210,3 +210,71 @@ fn tenants(parts: [(u32, u32); 2]) {
     guests.into_iter().for_each(Guest::finish);
     target.stop();
 }
+
+/// The keys of the walk "identity": of the host, the next one of the host, and of controllers.
+struct Keys([String; 3]);
+
+impl Keys {
+    fn make(scratch: &Scratch) -> Keys {
+        Keys(["key", "next", "ctrl"].map(|name| {
+            let file = scratch.file(name);
+            let made = linux::process::gimbal().args(["key", "gen"]).arg(&file).status();
+            assert!(made.expect("the binary under test").success());
+            std::fs::read_to_string(file).expect("just made").trim_end().to_owned()
+        }))
+    }
+
+    /// The tables of the configuration, with these keys of the host.
+    fn tables(scratch: &Scratch, of_host: &str) -> String {
+        let (ctrl, file) = (scratch.file("ctrl"), |name| scratch.file(name));
+        let own = match of_host {
+            "both" => format!("dhchap_key = {:?}\ndhchap_key_next = {:?}", file("key"), file("next")),
+            name => format!("dhchap_key = {:?}", file(name)),
+        };
+        format!(
+            "# keys\n[security]\nauthentication = \"required\"\n\n[[host]]\nnqn = \"{GUEST_HOST}\"\n{own}\ndhchap_ctrl_key = {ctrl:?}\n"
+        )
+    }
+}
+
+/// The NQN of the guest's host.
+const GUEST_HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:6f2a1d52-3c7b-4f0e-9a51-0b6d1c9e0001";
+
+#[test]
+fn linux_6_12_proves_who_it_is_and_its_key_is_rotated_under_load() {
+    let scratch = Scratch::new("identity");
+    let keys = Keys::make(&scratch);
+    let tables = |of_host| Keys::tables(&scratch, of_host);
+    let before_keys = |text: &str| text.split("# keys").next().expect("a text has a beginning").to_owned();
+    let mut target = Target::with(&scratch, Medium::File, &tables("key"));
+    let Keys([key, next, ctrl]) = &keys;
+    let mut guest = Walk::new(Linux6_12, "identity", target.address(), NQN)
+        .processors(4)
+        .variable("QUEUES_LEAST", 4)
+        .variable("KEY", key)
+        .variable("NEXT_KEY", next)
+        .variable("CTRL_KEY", ctrl)
+        .start();
+    let small =
+        |text: String| text.replace("offset = \"64M\"\nsize = \"64M\"", "offset = \"64M\"\nsize = \"32M\"");
+    let large =
+        |text: String| text.replace("offset = \"64M\"\nsize = \"32M\"", "offset = \"64M\"\nsize = \"64M\"");
+    guest.wait_for("add the next key");
+    target.reload(|text| small(before_keys(&text)) + &tables("both"));
+    guest.wait_for("remove the old key");
+    target.reload(|text| large(before_keys(&text)) + &tables("next"));
+    guest.finish();
+    target.stop();
+    let log = target.log();
+    for line in [
+        "its key is not the one of its [[host]] table",
+        "it did not finish the proof",
+        "the host has proved anew who it is",
+    ] {
+        assert!(log.contains(line), "{line}\n{log}");
+    }
+    for key in &keys.0 {
+        let secret = key.rsplit(':').nth(1).expect("its base64");
+        assert!(!log.contains(secret), "a key is in the log");
+    }
+}

@@ -4,8 +4,10 @@
 
 mod linux;
 
+use auth::{Hash, Secret};
 use host::{
-    Backend, Client, Controller, ControllerOptions, HostId, Nqn, Operation, Request, RetryPolicy, discover,
+    Backend, Backoff, Client, Controller, ControllerOptions, DhKey, HostId, HostKeys, Nqn, Operation,
+    Request, RetryPolicy, discover,
 };
 use linux::Kernel::{Linux6_1, Linux6_12};
 use linux::{Guest, KERNEL_NQN, Kernel, Walk};
@@ -119,4 +121,45 @@ fn the_initiator_continues_after_a_kernel_target_disconnected_it() {
     }
     controller.close().wait();
     guest.cut_off();
+}
+
+/// The initiator proves who it is to the kernel's own target, and has the target prove itself.
+#[test]
+fn the_initiator_and_linux_6_12_prove_themselves_to_each_other() {
+    let key = |seed: u8, hash: Hash| {
+        DhKey::new(Some(hash), Secret::new(vec![seed; hash.length()])).expect("its length")
+    };
+    let (own, of_target) = (key(1, Hash::Sha256), key(2, Hash::Sha512));
+    for group in ["null", "ffdhe2048", "ffdhe3072"] {
+        let (guest, address) = kernel_target(
+            |walk| {
+                walk.variable("NVMET_HOST", host_nqn().as_str())
+                    .variable("NVMET_KEY", &*own.to_text())
+                    .variable("NVMET_CTRL_KEY", &*of_target.to_text())
+                    .variable("NVMET_GROUP", group)
+            },
+            Linux6_12,
+        );
+        let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("some backend is there");
+        let with = |keys| ControllerOptions { keys, backoff: Backoff::NEVER_RETRY, ..options(address) };
+        for controller in [None, Some(of_target.clone())] {
+            let keys = Some(HostKeys { host: own.clone(), controller });
+            let controller =
+                client.connect(with(keys)).wait().unwrap_or_else(|error| panic!("{group}: {error}"));
+            controller.write_blocking(1, Lba(0), &pattern(7, 1)).expect("the target obliges");
+            let read = controller.read_blocking(1, Lba(0), 1).expect("the target obliges");
+            assert!(read[..] == pattern(7, 1));
+            controller.close().wait();
+        }
+        let wrong = [
+            None,
+            Some(HostKeys { host: of_target.clone(), controller: None }),
+            Some(HostKeys { host: own.clone(), controller: Some(own.clone()) }),
+        ];
+        for keys in wrong {
+            let refused = client.connect(with(keys)).wait();
+            assert!(refused.is_err(), "{group}: a wrong key got in");
+        }
+        guest.cut_off();
+    }
 }

@@ -204,6 +204,23 @@ mod tests {
     }
 
     #[test]
+    fn one_that_proves_who_it_is_is_evicted_last() {
+        let mut handshakes = Handshakes::new(3);
+        for (index, step) in [(0, Handshake::Proof), (1, Handshake::Connect), (2, Handshake::IcReq)] {
+            handshakes.insert_from(key(index), step, at(0), Nanos::secs(10));
+        }
+        for expected in [2, 1, 0] {
+            let victim = handshakes.victim().expect("it is full");
+            assert_eq!(
+                (victim, handshakes.overdue(at(10_000)).map(|(key, _)| key)),
+                (key(expected), Some(victim))
+            );
+            handshakes.remove(victim);
+            handshakes.set_capacity(handshakes.len());
+        }
+    }
+
+    #[test]
     fn each_timeout_is_extended() {
         let mut handshakes = Handshakes::new(8);
         handshakes.insert_from(key(0), Handshake::IcReq, at(0), Nanos::secs(10));

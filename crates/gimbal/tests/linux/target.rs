@@ -30,6 +30,11 @@ pub(crate) struct Target {
 impl Target {
     /// Starts a target; its files are in `scratch`.
     pub(crate) fn start(scratch: &Scratch, medium: Medium) -> Target {
+        Target::with(scratch, medium, "")
+    }
+
+    /// The same, with `more` at the end of the configuration.
+    pub(crate) fn with(scratch: &Scratch, medium: Medium, more: &str) -> Target {
         let device = match medium {
             Medium::File => {
                 format!(
@@ -64,7 +69,8 @@ device = "ssd"
 offset = "64M"
 size = "64M"
 block_size = 512
-"#
+
+{more}"#
         );
         std::fs::write(&config, text).expect("the scratch folder is writable");
         let log = scratch.file("target.log");

@@ -6,8 +6,8 @@
 //!
 //! The exponentiations, milliseconds for each queue, are done on the thread of the session.
 //!
-//! Holds: a host that has a key of the controller uses no controller that has not proved itself (`a_controller_that_asks_for_no_proof_is_refused`
-//!        in `tests::proof`).
+//! Holds: a host that has a key of the controller uses no controller that has not proved itself
+//!        (`a_controller_that_cannot_prove_itself_is_refused` in `crates/server/tests/proofs.rs`).
 //! Elsewhere: the exchange is `auth`'s.
 
 use super::{ADMIN, Session};

@@ -25,6 +25,77 @@ nsid = 1
 device = "a"
 "#;
 
+const HOST: &str = "nqn.2025-01.io.example:host";
+
+const SECURITY: &str = r#"
+[security]
+authentication = "required"
+discovery = "hosts"
+dhchap_hash = ["sha512"]
+dhchap_group = ["ffdhe4096", "null"]
+
+[[host]]
+nqn = "nqn.2025-01.io.example:host"
+dhchap_key = "a"
+dhchap_key_next = "b"
+dhchap_ctrl_key = "c"
+"#;
+
+#[test]
+fn every_problem_of_proofs_has_its_field() {
+    let open = SMALLEST.to_owned();
+    let for_host = open.replace("allow_any_host = true", &format!("hosts = [{HOST:?}]"));
+    let host = format!("[[host]]\nnqn = {HOST:?}\ndhchap_key = \"a\"\n");
+    assert!(Config::parse(&format!("{open}{SECURITY}")).is_ok());
+    assert!(Config::parse(&format!("{for_host}{host}")).is_ok());
+    for (text, field, what) in [
+        (format!("{open}[security]\nauthentication = \"perhaps\"\n"), "security.authentication", "perhaps"),
+        (format!("{open}[security]\ndhchap_hash = []\n"), "security.dhchap_hash", "no host could prove"),
+        (format!("{open}[security]\ndhchap_hash = [\"md5\"]\n"), "security.dhchap_hash", "sha256"),
+        (
+            format!("{open}[security]\ndhchap_group = [\"null\", \"null\"]\n"),
+            "security.dhchap_group",
+            "is there twice",
+        ),
+        (
+            format!("{open}[security]\nauthentication = \"required\"\n"),
+            "security.authentication",
+            "none can connect",
+        ),
+        (
+            format!("{open}[security]\nauthentication = \"off\"\n{host}"),
+            "security.authentication",
+            "have keys",
+        ),
+        (format!("{open}[security]\ndiscovery = \"hosts\"\n"), "security.discovery", "none would see"),
+        (
+            format!("{open}[subsystem.security]\nauthentication = \"off\"\n{host}"),
+            "subsystem[0].security.authentication",
+            "lets everyone in",
+        ),
+        (format!("{open}{host}{host}"), "host[1].nqn", "two [[host]] tables"),
+        (
+            format!("{open}[[host]]\nnqn = \"db1\"\ndhchap_key = \"a\"\n"),
+            "host[0].nqn",
+            "not an NVMe qualified name",
+        ),
+        (format!("{for_host}{}", host.replace(":host", ":other")), "host[0].nqn", "no subsystem allows"),
+        (format!("{open}[[host]]\nnqn = {HOST:?}\n"), "host[0].dhchap_key", "has no key"),
+        (
+            format!("{open}[[host]]\nnqn = {HOST:?}\ndhchap_key_next = \"a\"\n"),
+            "host[0].dhchap_key",
+            "is missing",
+        ),
+        (format!("{open}{}", host.replace("\"a\"", "\"\"")), "host[0].dhchap_key", "the path is empty"),
+        (format!("{open}[[host]]\nnqn = {HOST:?}\nkey = \"a\"\n"), "host[0].key", "dhchap_key"),
+    ] {
+        let found = errors(&text);
+        let line = found.lines().find(|line| line.contains(&format!(": {field}: ")));
+        assert!(line.is_some_and(|line| line.contains(what)), "{field}, {what}: {found}");
+        assert!(found.starts_with("g.toml:"), "it has a line: {found}");
+    }
+}
+
 #[test]
 fn the_example_file_is_valid() {
     let config = Config::parse(EXAMPLE).unwrap_or_else(|problems| panic!("{problems:#?}"));
@@ -48,7 +119,11 @@ from = "1500us"
 "#;
     let faulty = SMALLEST.replace("size = \"1G\"\n", &format!("size = \"1G\"\n{faults}"));
     let large = format!("{SMALLEST}[limits]\nhang_after = \"18446744073709551615ns\"\n");
-    for text in [EXAMPLE, SMALLEST, &faulty, &large] {
+    let secured = format!(
+        "{}\n[subsystem.security]\nauthentication = \"off\"\n{SECURITY}",
+        SMALLEST.replace("allow_any_host = true", &format!("hosts = [{HOST:?}]"))
+    );
+    for text in [EXAMPLE, SMALLEST, &faulty, &large, &secured] {
         let config = Config::parse(text).unwrap_or_else(|problems| panic!("{problems:#?}"));
         let written = config.to_toml().expect("a text has paths of UTF-8");
         assert_eq!(Config::parse(&written).as_ref(), Ok(&config), "{written}");

@@ -143,3 +143,56 @@ fn run(shared: &Shared) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::exchange::tests::{begin, proof};
+    use super::*;
+
+    fn origin(n: u32) -> Origin {
+        Origin::of(std::net::Ipv4Addr::from_bits(n).into())
+    }
+
+    #[test]
+    fn an_address_with_many_jobs_delays_others_by_one() {
+        let mut queue = Queue::default();
+        let mut proofs = Vec::new();
+        let mut add = |queue: &mut Queue, n| {
+            let mut proof = proof();
+            let job = begin(&mut proof);
+            proofs.push(proof);
+            queue.push(Task { job, origin: origin(n), done: Box::new(|_| {}) });
+        };
+        (0..10).for_each(|_| add(&mut queue, 1));
+        add(&mut queue, 2);
+        add(&mut queue, 2);
+        let order: Vec<Origin> = std::iter::from_fn(|| queue.pop()).map(|task| task.origin).collect();
+        assert_eq!(order[..5], [1, 2, 1, 2, 1].map(origin));
+        assert_eq!(order[5..], [origin(1); 7]);
+        assert!(queue.of.is_empty() && queue.turns.is_empty());
+    }
+
+    #[test]
+    fn jobs_that_nothing_waits_for_are_dropped() {
+        let mut queue = Queue::default();
+        for _ in 0..2 * SWEEP_BEYOND {
+            // The proof ends at once.
+            let job = begin(&mut proof());
+            queue.push(Task { job, origin: origin(1), done: Box::new(|_| {}) });
+            assert!(queue.of[&origin(1)].len() <= SWEEP_BEYOND);
+        }
+        assert_eq!(queue.turns.len(), 1);
+    }
+
+    #[test]
+    fn results_come_back() {
+        let (computing, thread) = Computing::start().expect("a thread");
+        let mut proof = proof();
+        let job = begin(&mut proof);
+        let (done, results) = std::sync::mpsc::channel();
+        let done = Box::new(move |computed| done.send(computed).expect("it is awaited"));
+        computing.submit(Task { job, origin: origin(1), done });
+        assert!(results.recv().is_ok());
+        drop(thread);
+    }
+}

@@ -150,3 +150,57 @@ impl Proof {
         Some(Ok(Message { cqe: Cqe::success(sqe.cid()), bytes, permit, length }))
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::account::{Account, Accounts, ConnectionAccount, HostAccount, Supply};
+    use crate::config::{Config, DEFAULT_LISTEN, DeviceKind};
+    use auth::exchange::ControllerKeys;
+    use auth::{DhKey, Message as AuthMessage};
+    use nvme::spec::{AuthenticationCommand, Sgl};
+    use units::Bytes;
+
+    /// A proof that has not begun.
+    pub(in crate::proof) fn proof() -> Proof {
+        let config = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, DEFAULT_LISTEN);
+        let ring = KeyRing::read(&config).expect("there are no files");
+        let key = DhKey::new(None, Secret::new(vec![1; 32])).expect("32 bytes");
+        let keys = Keys { of: ControllerKeys { host: vec![key], controller: None }, is_decoy: false };
+        let names = Names { host: "host".to_owned(), controller: "subsystem".to_owned() };
+        Proof::new(&ring, keys, names).expect("random bytes")
+    }
+
+    /// The first message of a host, and the job that is due then.
+    pub(in crate::proof) fn begin(proof: &mut Proof) -> Job {
+        let negotiate =
+            AuthMessage::Negotiate { secure_channel: 0, hashes: vec![1, 2, 3], groups: vec![1, 2, 3] };
+        let bytes = negotiate.to_bytes(1);
+        let sqe = AuthenticationCommand::Send { length: bytes.len() as u32 }.to_sqe();
+        let (cqe, job) = proof.on_send(&sqe, bytes.len() as u32, Some(&bytes));
+        assert!(cqe.status().is_success());
+        job.expect("the group needs one")
+    }
+
+    #[test]
+    fn the_result_for_an_earlier_proof_is_ignored() {
+        let memory = Bytes::mib(1);
+        let supply = Supply { limit: memory, floor_max: Bytes::ZERO, first: memory };
+        let payer = Accounts::new([supply; 4]).payer(None, std::net::Ipv4Addr::LOCALHOST.into());
+        let account = ConnectionAccount::new(memory, HostAccount::new(None), payer);
+        let permit = || account.take(Account::Reply, 2048).expect("there is room");
+        let (mut earlier, mut proof) = (proof(), proof());
+        let of_earlier = begin(&mut earlier).compute().expect("it is wanted");
+        let job = begin(&mut proof);
+        let sqe = AuthenticationCommand::Receive { length: 4096 }.to_sqe();
+        let sqe = sqe.with_sgl(Sgl::Transport { length: 4096 });
+        assert!(proof.on_receive(&sqe, permit()).is_none(), "it waits");
+        assert!(proof.on_receive(&sqe, permit()).is_some_and(|reply| reply.is_err()), "one at a time");
+        assert!(proof.on_computed(of_earlier).is_none());
+        let reply = proof.on_computed(job.compute().expect("it is wanted"));
+        let Some(Ok(message)) = reply else { panic!("no message") };
+        assert_eq!(message.bytes[..2], [1, 1], "Challenge");
+        let job = begin(&mut self::proof());
+        assert!(!job.is_wanted() && job.compute().is_none(), "its proof has ended");
+    }
+}

@@ -170,3 +170,83 @@ fn read_key(file: &Path) -> Result<DhKey, String> {
     let text = std::str::from_utf8(&bytes).map_err(|_| "this is no text".to_owned())?;
     DhKey::parse(text).map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{DEFAULT_LISTEN, DeviceKind};
+    use std::fs;
+    use std::path::PathBuf;
+    use units::Bytes;
+
+    const HOST: &str = "nqn.2025-01.io.example:host";
+
+    fn with(keys: [Option<PathBuf>; 3]) -> Config {
+        let mut config = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, DEFAULT_LISTEN);
+        let [dhchap_key, dhchap_key_next, dhchap_ctrl_key] = keys;
+        config.hosts =
+            vec![HostConfig { nqn: HOST.to_owned(), dhchap_key, dhchap_key_next, dhchap_ctrl_key }];
+        config
+    }
+
+    #[test]
+    fn every_problem_of_a_key_file_has_its_field() {
+        let folder = std::env::temp_dir().join(format!("gimbal-keys-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let file = |name: &str, text: &str| {
+            let path = folder.join(name);
+            fs::write(&path, text).expect("a file");
+            Some(path)
+        };
+        let key = |seed| DhKey::new(None, Secret::new(vec![seed; 32])).expect("32 bytes").to_text();
+        let good = file("good", &key(1));
+        let problems = |keys| {
+            let problems = KeyRing::read(&with(keys)).err().unwrap_or_default();
+            problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        assert_eq!(problems([good.clone(), None, None]), "");
+        let wrong = key(1).replace("DHHC-1:00:", "DHHC-1:01:").replace("AQEB", "AQEC");
+        for (path, expected) in [
+            (Some(folder.join("none")), "No such file"),
+            (Some(folder.clone()), "it is a folder"),
+            (file("binary", "\u{1}"), "binary: "),
+            (file("sum", &wrong), "sum: "),
+            (good.clone(), "is the same key as another one"),
+        ] {
+            let found = problems([good.clone(), path.clone(), path]);
+            for field in ["host[0].dhchap_key_next: ", "host[0].dhchap_ctrl_key: "] {
+                let line = found.lines().find(|line| line.starts_with(field));
+                assert!(line.is_some_and(|line| line.contains(expected)), "{field} {expected}: {found}");
+            }
+            assert!(!found.contains("AQEB"), "a part of a key is in it: {found}");
+        }
+        fs::remove_dir_all(&folder).expect("it is there");
+    }
+
+    #[test]
+    fn a_proof_is_due_by_the_rules() {
+        let ring = KeyRing {
+            hosts: [(HOST.to_owned(), HostKeys { own: Vec::new(), controller: None })].into(),
+            offer: Offer { hashes: Vec::new(), groups: Vec::new() },
+            discovery: DiscoveryAccess::Open,
+            decoy: Secret::new(vec![1; 32]),
+        };
+        let due = |authentication, host, is_allowed| match ring.due(authentication, host, is_allowed) {
+            Due::Nothing => None,
+            Due::Proof(keys) => Some(keys.is_decoy),
+        };
+        use Authentication::{Off, Optional, Required};
+        for (authentication, known, not_allowed, unknown) in [
+            (Off, None, None, None),
+            (Optional, Some(false), None, None),
+            (Required, Some(false), Some(true), Some(true)),
+        ] {
+            assert_eq!(due(authentication, HOST, true), known);
+            assert_eq!(due(authentication, HOST, false), not_allowed);
+            assert_eq!(due(authentication, "nqn.2025-01.io.example:other", true), unknown);
+        }
+        let key = |host| ring.decoy(host).of.host[0].secret.expose().to_vec();
+        assert_eq!(key("a"), key("a"));
+        assert_ne!(key("a"), key("b"));
+    }
+}
