@@ -170,6 +170,8 @@ pub struct ControllerExchange {
     step: ControllerStep,
     /// Whether the host wants a response for which there is no key.
     lacks_key: bool,
+    /// Whether the host has not accepted the response.
+    is_refused: bool,
 }
 
 impl ControllerExchange {
@@ -185,6 +187,7 @@ impl ControllerExchange {
             transaction: 0,
             step: ControllerStep::Start,
             lacks_key: false,
+            is_refused: false,
         }
     }
 
@@ -208,6 +211,11 @@ impl ControllerExchange {
     /// Whether the host has proved its key, and wants a proof of the controller, for which there is no key.
     pub fn lacks_controller_key(&self) -> bool {
         self.lacks_key
+    }
+
+    /// Whether the host has not accepted the proof of the controller.
+    pub fn is_refused_by_host(&self) -> bool {
+        self.is_refused
     }
 
     /// A message of the host. Returns a job if one is due.
@@ -277,6 +285,7 @@ impl ControllerExchange {
                 Ok(None)
             }
             (step, Message::Failure2(explanation)) if step != ControllerStep::Start => {
+                self.is_refused |= matches!(step, ControllerStep::Proving { .. });
                 self.step = ControllerStep::Failed(match step {
                     ControllerStep::Failing(first) | ControllerStep::Failed(first) => first,
                     _ => explanation,

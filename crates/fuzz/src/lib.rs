@@ -13,6 +13,7 @@
 //! The first three run in every `make test` (`tests/short.rs`), the last in `make test-long`
 //! (`tests/fuzz.sh`). docs/fuzzing.md says how to replay an input and how to add a target.
 
+mod auth_messages;
 mod command;
 mod config;
 pub mod generate;
@@ -105,6 +106,13 @@ pub const TARGETS: &[Target] = &[
         run: server::run,
         length_max: 1024,
         short_runs: 40,
+    },
+    Target {
+        name: "auth_messages",
+        about: "DH-HMAC-CHAP: any bytes and any messages of a peer without a key, in any order, to a controller and to a host",
+        run: auth_messages::run,
+        length_max: 1024,
+        short_runs: 20_000,
     },
 ];
 

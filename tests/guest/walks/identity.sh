@@ -8,6 +8,8 @@
 begin
 allow 'qid [0-9]+: (authentication|no key|DH-HMAC-CHAP|auth)' 'proofs that are to fail'
 allow 'failed to (connect|write)|Connect command failed|authentication (setup|request) failed|Failed to (connect|authenticate)' 'as before'
+allow 'qid [0-9]+ invalid message 00/f0' 'a Failure1 where the host awaits another message'
+allow 'qid [0-9]+: controller authentication failed' 'a proof of the controller that is to fail'
 allow 're-authentication|qid [0-9]+: secure|authenticated' 'a host that proves itself anew says so'
 
 host=$(cat /etc/nvme/hostnqn)

@@ -80,6 +80,10 @@ impl Proving {
                 let why = "it did not finish the proof: a host without a key ends here (nvme connect --dhchap-secret)";
                 (Refusal::Unfinished, why)
             }
+            Some(_) if self.proof.is_refused_by_host() => {
+                let why = "it does not accept the proof of the controller: its key of the controller is not dhchap_ctrl_key of its [[host]] table";
+                (Refusal::Failed, why)
+            }
             Some(Explanation::Failed) if self.proof.is_decoy() => {
                 let why = "it has no key here, or may not use this subsystem: write a [[host]] table with its nqn and dhchap_key";
                 (Refusal::Unknown, why)

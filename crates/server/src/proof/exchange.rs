@@ -112,6 +112,11 @@ impl Proof {
         self.exchange.lacks_controller_key()
     }
 
+    /// Whether the host has not accepted the proof of the controller.
+    pub(crate) fn is_refused_by_host(&self) -> bool {
+        self.exchange.is_refused_by_host()
+    }
+
     /// A Send has come, with its data. Returns its completion, and a job if one is due.
     pub(crate) fn on_send(&mut self, sqe: &Sqe, length: u32, data: Option<&[u8]>) -> (Cqe, Option<Job>) {
         let Some(message) = data.and_then(|data| data.get(..length as usize)) else {
