@@ -33,7 +33,8 @@ pub fn open(text: &str) -> Result<Arc<Volume>, String> {
     }
     let name = &uri.volume;
     let store = blob_meta::open(&uri.store).map_err(|why| format!("volume {name}: its store: {why}"))?;
-    let mount = Mount::open(uri.options(), store).map_err(|error| {
+    let options = uri.options().map_err(|error| format!("volume {name}: {error}"))?;
+    let mount = Mount::open(options, store).map_err(|error| {
         format!("volume {name} of store {} cannot be mounted: {error}; see `gimbal volume list`", uri.store)
     })?;
     let volume = Arc::new(Volume::new(mount, name, uri.flush));

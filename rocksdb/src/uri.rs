@@ -6,8 +6,9 @@
 use blob::Settings;
 use blob::steer::Policy;
 use blob_client::{Options, identity, unique_name};
-use host::{Backend, Nqn, host_id};
+use host::{Backend, HostKeys, Nqn, host_id, read_keys};
 use std::fmt;
+use std::path::PathBuf;
 use units::{Bytes, Nanos, NotAQuantity};
 
 /// What a URI begins with.
@@ -38,6 +39,9 @@ pub struct Uri {
     pub flush: FlushMode,
     policy: Policy,
     host: Option<String>,
+    /// Files with the key of this host, and of the targets.
+    key: Option<PathBuf>,
+    ctrl_key: Option<PathBuf>,
     backend: Backend,
     ttl: Option<Nanos>,
     lock_patience: Nanos,
@@ -83,11 +87,13 @@ impl fmt::Display for UriError {
 
 impl std::error::Error for UriError {}
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 15] = [
     "store",
     "flush",
     "policy",
     "host",
+    "key",
+    "ctrl_key",
     "backend",
     "ttl",
     "lock_patience",
@@ -132,6 +138,8 @@ impl Uri {
             flush: FlushMode::default(),
             policy: Policy::default(),
             host: None,
+            key: None,
+            ctrl_key: None,
             backend: Backend::Auto,
             ttl: None,
             lock_patience: LOCK_PATIENCE,
@@ -177,6 +185,8 @@ impl Uri {
                     .map_err(|_| UriError::Value(key.to_owned(), format!("'{value}' is no NQN")))?;
                 self.host = Some(value.to_owned());
             }
+            "key" => self.key = Some(value.into()),
+            "ctrl_key" => self.ctrl_key = Some(value.into()),
             "backend" => {
                 let all =
                     [("auto", Backend::Auto), ("io_uring", Backend::IoUring), ("epoll", Backend::Epoll)];
@@ -195,8 +205,11 @@ impl Uri {
         Ok(())
     }
 
-    /// How to mount the volume.
-    pub fn options(&self) -> Options {
+    /// How to mount the volume. Reads the keys.
+    ///
+    /// # Errors
+    /// There is no key in a file, or one for the targets alone.
+    pub fn options(&self) -> Result<Options, UriError> {
         let (host, host_id) = match &self.host {
             Some(text) => {
                 let host = Nqn::new(text).expect("was checked");
@@ -213,7 +226,20 @@ impl Uri {
         settings.away_max = self.away.unwrap_or(settings.away_max);
         settings.window = self.window.unwrap_or(settings.window);
         let Uri { backend, memory, io_timeout, .. } = *self;
-        Options { settings, host, host_id, backend, memory, io_timeout }
+        let keys = self.keys()?;
+        Ok(Options { settings, host, host_id, keys, backend, memory, io_timeout })
+    }
+
+    fn keys(&self) -> Result<Option<HostKeys>, UriError> {
+        let wrong = |key: &str, why: String| UriError::Value(key.to_owned(), why);
+        match (&self.key, &self.ctrl_key) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(wrong("ctrl_key", "needs the option 'key', too".to_owned())),
+            (Some(key), ctrl_key) => match read_keys(key, ctrl_key.as_deref()) {
+                Ok(keys) => Ok(Some(keys)),
+                Err(error) => Err(wrong("key", error.to_string())),
+            },
+        }
     }
 }
 
@@ -234,7 +260,7 @@ mod tests {
         assert_eq!(uri.volume, "db");
         assert_eq!(uri.store, "etcd://192.0.2.1:2379,192.0.2.2:2379");
         assert_eq!(uri.flush, FlushMode::Buffered);
-        let options = uri.options();
+        let options = uri.options().expect("there are no keys");
         assert_eq!(options.settings.ttl, Nanos::secs(5));
         assert_eq!(options.settings.policy, Policy::Latency);
         assert_eq!(options.settings.name, "db");
@@ -253,6 +279,26 @@ mod tests {
         assert_eq!(Uri::parse("gimbal://db?store=/other", variable).expect("a URI").store, "/other");
         assert_eq!(parse("gimbal://db"), Err(UriError::NoStore));
         assert_eq!(Uri::parse("gimbal://db", Some(String::new())), Err(UriError::NoStore));
+    }
+
+    #[test]
+    fn keys_are_read_from_their_files() {
+        let folder = std::env::temp_dir();
+        let file = folder.join(format!("gimbal-uri-{}.dhchap", std::process::id()));
+        let text = "DHHC-1:00:6Uw9yvIEYTOzFPN6xxc5DpSl1eryS7YAwR9uyVHrH7p1JU4O:";
+        std::fs::write(&file, text).expect("a file");
+        let uri = |more: &str| parse(&format!("gimbal://db?store=/s{more}")).expect("a URI").options();
+        let one = format!("&key={}", file.display());
+        let keys = uri(&one).expect("a key").keys.expect("it was given");
+        assert_eq!((keys.host.to_text().as_str(), keys.controller.is_some()), (text, false));
+        let both = format!("{one}&ctrl_key={}", file.display());
+        assert!(uri(&both).expect("two keys").keys.expect("they were given").controller.is_some());
+        let no_own = uri(&format!("&ctrl_key={}", file.display())).expect_err("no key of its own");
+        assert!(no_own.to_string().contains("option 'ctrl_key'"), "{no_own}");
+        std::fs::write(&file, text.replace("6Uw9", "6Uw8")).expect("a file");
+        let wrong = uri(&one).expect_err("its sum is wrong").to_string();
+        assert!(wrong.contains("option 'key'") && !wrong.contains("6Uw"), "{wrong}");
+        std::fs::remove_file(&file).expect("it is there");
     }
 
     #[test]

@@ -222,6 +222,7 @@ fn controller_options(options: &Options, record: &SsdRecord) -> Option<Controlle
         backoff: Backoff::NEVER_RETRY,
         retry: RetryPolicy::Never,
         io_timeout: options.io_timeout,
+        keys: options.keys.clone(),
         ..base
     })
 }

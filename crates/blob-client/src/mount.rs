@@ -6,7 +6,7 @@ use crate::store_thread;
 use crate::thread::Thread;
 use blob::store::Store;
 use blob::{Fault, Outcome, Request, Settings, Volume};
-use host::{Backend, Engine, HostId, Nqn, host_id};
+use host::{Backend, Engine, HostId, HostKeys, Nqn, host_id};
 use reactor::Reactor;
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -26,6 +26,8 @@ pub struct Options {
     pub host: Nqn,
     /// This host's identifier.
     pub host_id: HostId,
+    /// The keys by which this host and the targets prove themselves to each other.
+    pub keys: Option<HostKeys>,
     /// The kernel interface for the network.
     pub backend: Backend,
     /// Memory for IOs in flight.

@@ -2,7 +2,6 @@
 //!
 //! Elsewhere: keys are made by `gimbal key`.
 
-use crate::key;
 use anyhow::Result;
 use host::HostKeys;
 use std::path::PathBuf;
@@ -22,8 +21,6 @@ impl KeyFlags {
     /// The keys in these files, if there are any.
     pub(crate) fn read(&self) -> Result<Option<HostKeys>> {
         let Some(file) = &self.dhchap_key_file else { return Ok(None) };
-        let host = key::read_dhchap(file)?;
-        let controller = self.dhchap_ctrl_key_file.as_deref().map(key::read_dhchap).transpose()?;
-        Ok(Some(HostKeys { host, controller }))
+        Ok(Some(host::read_keys(file, self.dhchap_ctrl_key_file.as_deref())?))
     }
 }

@@ -167,16 +167,6 @@ fn generate(kind: Kind, hash: Option<Hash>, length: Option<usize>, file: &Path) 
     Ok(ExitCode::SUCCESS)
 }
 
-/// The key for DH-HMAC-CHAP in a file.
-pub(crate) fn read_dhchap(file: &Path) -> Result<DhKey> {
-    match Key::read(file)? {
-        Key::Dhchap(key) => Ok(key),
-        Key::Tls(_) => {
-            bail!("{}: this is a key for TLS; one for DH-HMAC-CHAP begins with DHHC-1:", file.display())
-        }
-    }
-}
-
 /// A key of either kind.
 enum Key {
     Dhchap(DhKey),

@@ -77,6 +77,23 @@ impl Writer {
 }
 
 #[test]
+fn a_volume_lies_on_targets_that_ask_for_proofs() {
+    let rack = Rack::with_keys("volume-keys", 2);
+    rack.create();
+    let mount = rack.mount_with_keys();
+    let (handle, _) = opened(&mount, Request::Create { path: "file".into() });
+    let bytes = content(1, 0, 100_000);
+    done(&mount, Request::Append { handle, bytes });
+    done(&mount, Request::Sync { handle });
+    done(&mount, Request::Close { handle });
+    mount.unmount().expect("in order");
+    let [own, ctrl] = rack.key_files().map(|file| file.to_str().expect("a plain path").to_owned());
+    let scrubbed =
+        rack.ask(&["volume", "scrub", VOLUME, "--dhchap-key-file", &own, "--dhchap-ctrl-key-file", &ctrl]);
+    assert!(scrubbed.contains("0 corrupt"), "{scrubbed}");
+}
+
+#[test]
 fn targets_register_their_ssds_and_a_volume_on_them_keeps_what_is_written() {
     let mut rack = Rack::new("volume-kept", 2);
     let listed = rack.ask(&["targets"]);

@@ -267,6 +267,10 @@ fn nothing_but_the_proof_is_accepted_before_it() {
         let answer = queue.command(sqe, Transfer::ToController(vec![0; length], length as u32));
         assert!(answer.0.status().is(Status::INVALID_FIELD));
     }
+    // More data than before Connect is not accepted, so a stranger cannot make the target keep more.
+    let large = AuthenticationCommand::Send { length: 16 << 10 }.to_sqe();
+    let answer = queue.command(large, Transfer::ToController(vec![0; 16 << 10], 16 << 10));
+    assert!(!answer.0.status().is_success(), "{:?}", answer.0.status());
     // The proof is still possible.
     assert_eq!(prove(&mut queue, exchange(HOST, own(1), 1)).expect("it stays open").0, Outcome::Proved(0));
     assert!(read_version(&mut queue).is_success());

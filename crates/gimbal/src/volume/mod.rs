@@ -3,6 +3,7 @@
 mod mounted;
 mod table;
 
+use crate::host_keys::KeyFlags;
 use crate::output;
 use crate::rack::StoreArgs;
 use anyhow::{Context, Result, bail};
@@ -63,6 +64,8 @@ enum VolumeCommand {
     Scrub {
         #[command(flatten)]
         store: StoreArgs,
+        #[command(flatten)]
+        keys: KeyFlags,
         /// Name of the volume
         name: String,
     },
@@ -70,6 +73,8 @@ enum VolumeCommand {
     Repair {
         #[command(flatten)]
         store: StoreArgs,
+        #[command(flatten)]
+        keys: KeyFlags,
         /// Name of the volume
         name: String,
         /// Also replace every copy on an SSD that cannot be reached now, as if it were lost: on a third target
@@ -115,15 +120,15 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
                 .with_context(|| format!("volume {name} was not removed"))?;
             output::line(format_args!("removed {name}"))?;
         }
-        VolumeCommand::Scrub { store, name } => {
-            return verdict(mounted::with(&store, mounted::settings(&name), blob::Request::Scrub)?);
+        VolumeCommand::Scrub { store, keys, name } => {
+            return verdict(mounted::with(&store, &keys, mounted::settings(&name), blob::Request::Scrub)?);
         }
-        VolumeCommand::Repair { store, name, unreachable } => {
+        VolumeCommand::Repair { store, keys, name, unreachable } => {
             let mut settings = mounted::settings(&name);
             if unreachable {
                 settings.away_max = Nanos::ZERO;
             }
-            return verdict(mounted::with(&store, settings, blob::Request::Repair)?);
+            return verdict(mounted::with(&store, &keys, settings, blob::Request::Repair)?);
         }
     }
     Ok(ExitCode::SUCCESS)

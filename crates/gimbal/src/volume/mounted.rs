@@ -1,5 +1,6 @@
 //! Commands that mount a volume for a while.
 
+use crate::host_keys::KeyFlags;
 use crate::rack::StoreArgs;
 use anyhow::{Context, Result, bail};
 use blob::{Outcome, Report, Request, Settings};
@@ -13,13 +14,19 @@ pub(super) fn settings(name: &str) -> Settings {
 }
 
 /// Mounts a volume, carries out a request that ends with a report, and unmounts.
-pub(super) fn with(store: &StoreArgs, settings: Settings, request: Request) -> Result<Report> {
+pub(super) fn with(
+    store: &StoreArgs,
+    keys: &KeyFlags,
+    settings: Settings,
+    request: Request,
+) -> Result<Report> {
     let (host, host_id) = identity();
     let name = settings.name.clone();
     let options = Options {
         settings,
         host,
         host_id,
+        keys: keys.read()?,
         backend: Backend::Auto,
         memory: Bytes::mib(64),
         io_timeout: Nanos::secs(10),

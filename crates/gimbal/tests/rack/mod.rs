@@ -9,7 +9,7 @@ pub(crate) mod scratch;
 use crate::process::{Log, Process, gimbal};
 use blob::{Class, Outcome, Request, Settings};
 use blob_client::{Mount, Options, unique_name};
-use host::{Backend, HostId, Nqn};
+use host::{Backend, HostId, HostKeys, Nqn};
 use scratch::Scratch;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,6 +19,8 @@ use units::{Bytes, Nanos};
 
 /// The volume.
 pub(crate) const VOLUME: &str = "db";
+/// The host that mounts it.
+const HOST: &str = "nqn.2025-01.io.gimbal:volume:test";
 /// Time for which the volume stays locked after its client was killed.
 const TTL: Nanos = Nanos::millis(1500);
 
@@ -43,6 +45,8 @@ struct Special {
     address: Option<SocketAddr>,
     /// Whether a kill of the target makes its SSD lose all unflushed data, or half of it.
     is_volatile: bool,
+    /// Whether hosts have to prove that they have the key of the rack.
+    has_keys: bool,
 }
 
 /// The configuration of a target with one SSD, in a file.
@@ -52,6 +56,7 @@ fn write_config(scratch: &Scratch, number: u32, store: &str, special: Special) -
         (scratch.file(&format!("medium-{number}")), scratch.file(&format!("state-{number}")));
     let volatile = "[[device.fault]]\nkind = \"volatile\"\nchance = 0.5";
     let fault = if special.is_volatile { volatile } else { "" };
+    let keys = if special.has_keys { keys(scratch) } else { String::new() };
     let address = special.address.map(|address| format!("address = \"{address}\"")).unwrap_or_default();
     let text = format!(
         r#"
@@ -80,10 +85,28 @@ allow_any_host = true
 [[subsystem.namespace]]
 nsid = 1
 device = "ssd"
-"#
+
+{keys}"#
     );
     std::fs::write(&config, text).expect("the scratch folder is writable");
     config
+}
+
+/// Tables by which the hosts of these tests prove that they have the key of the rack.
+fn keys(scratch: &Scratch) -> String {
+    let [own, ctrl] = ["key", "ctrl-key"].map(|name| {
+        let file = scratch.file(name);
+        if !file.exists() {
+            let made = gimbal().args(["key", "gen"]).arg(&file).status().expect("the binary was built");
+            assert!(made.success());
+        }
+        file
+    });
+    let (of_commands, _) = blob_client::identity();
+    let host =
+        |nqn: &str| format!("[[host]]\nnqn = {nqn:?}\ndhchap_key = {own:?}\ndhchap_ctrl_key = {ctrl:?}\n");
+    let tables = [HOST, of_commands.as_str()].map(host).concat();
+    format!("[security]\nauthentication = \"required\"\n{tables}")
 }
 
 /// Starts a target, and waits for this line in its log.
@@ -136,6 +159,16 @@ impl Rack {
     /// Does the same with volatile SSDs: killing a target is a power loss for its SSD.
     pub(crate) fn volatile(name: &str, targets: u32) -> Rack {
         Rack::of(name, &vec![Special { is_volatile: true, ..Special::default() }; targets as usize])
+    }
+
+    /// Does the same with targets that ask for a proof, and prove themselves.
+    pub(crate) fn with_keys(name: &str, targets: u32) -> Rack {
+        Rack::of(name, &vec![Special { has_keys: true, ..Special::default() }; targets as usize])
+    }
+
+    /// The files with the key of the hosts and the one of the targets.
+    pub(crate) fn key_files(&self) -> [PathBuf; 2] {
+        ["key", "ctrl-key"].map(|name| self.scratch.file(name))
     }
 
     /// Does the same with one target behind each of these addresses.
@@ -200,11 +233,21 @@ impl Rack {
     pub(crate) fn mount(&self) -> Mount {
         mount(&self.store())
     }
+
+    /// Mounts the volume with the keys of the rack.
+    pub(crate) fn mount_with_keys(&self) -> Mount {
+        let [own, ctrl] = self.key_files();
+        mount_with(&self.store(), Some(host::read_keys(&own, Some(&ctrl)).expect("they were made")))
+    }
 }
 
 /// Mounts the volume, also if its last client was killed a moment ago.
 pub(crate) fn mount(store: &str) -> Mount {
-    let host = Nqn::new("nqn.2025-01.io.gimbal:volume:test").expect("a name");
+    mount_with(store, None)
+}
+
+fn mount_with(store: &str, keys: Option<HostKeys>) -> Mount {
+    let host = Nqn::new(HOST).expect("a name");
     let settings = Settings {
         ttl: TTL,
         lock_patience: Nanos::secs(60),
@@ -216,6 +259,7 @@ pub(crate) fn mount(store: &str) -> Mount {
         settings,
         host,
         host_id: HostId([7; 16]),
+        keys,
         backend: Backend::Auto,
         memory: Bytes::mib(64),
         io_timeout: Nanos::secs(2),

@@ -11,10 +11,12 @@ use crate::workload;
 use crate::written::Written;
 use host::{ConnectError, ControllerOptions, Engine, Event, IoBuffer, Nqn};
 use std::collections::HashMap;
-use units::Bytes;
+use units::{Bytes, Nanos};
 
 /// Memory of the pool beyond the buffers of the IOs; it only rounds up.
 const MEMORY_SLACK: Bytes = Bytes::mib(1);
+/// Longest time of a connection attempt with proofs: a thousand hosts at once compute for seconds, here and at the target.
+const PROOFS_PATIENCE: Nanos = Nanos::secs(60);
 
 impl Drive {
     /// Connects the jobs (each with its number in the run), and returns when all are ready.
@@ -77,6 +79,7 @@ impl Drive {
             Some(text) => Nqn::new(text).map_err(|error| BenchError::Nqn(text.clone(), error))?,
             None => load.nqn.clone().expect("the run found a subsystem for jobs that name none"),
         };
+        let default = ControllerOptions::new(load.address, nqn.clone(), host.clone(), host::host_id(&host));
         let options = ControllerOptions {
             io_queues: job.numjobs as u16,
             queue_depth: job.iodepth as u16,
@@ -85,10 +88,11 @@ impl Drive {
             data_digest: load.options.data_digest,
             credits: load.options.credits && job.credits,
             keys: load.options.keys.clone(),
+            connect_timeout: load.options.keys.as_ref().map_or(default.connect_timeout, |_| PROOFS_PATIENCE),
             io_timeout: load.options.io_timeout,
             backoff: load.options.backoff,
             seed: load.options.seed ^ number as u64,
-            ..ControllerOptions::new(load.address, nqn.clone(), host.clone(), host::host_id(&host))
+            ..default
         };
         let controller = self.engine.connect(options);
         self.by_controller.insert(controller, self.running.len());

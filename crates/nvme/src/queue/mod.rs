@@ -172,11 +172,21 @@ impl<B: Buffer> Queue<B> {
 
     /// Sets the size of the queue and its flow control, as Connect requested them.
     pub(crate) fn set_up(&mut self, entries: u32, flow_control: FlowControl) {
+        self.set_size(entries, flow_control);
+        self.allow_transfers();
+    }
+
+    /// Does the same while a command may still have no more data than before Connect: its host has to prove who it is.
+    pub(crate) fn set_size(&mut self, entries: u32, flow_control: FlowControl) {
         assert!((1..=1 << 16).contains(&entries), "a queue of {entries} entries");
         self.commands.set_capacity(entries as usize);
         self.congestion = entries as usize + OUTBOUND_SLACK;
-        self.transfer_max = self.limits.connected;
         self.head = SubmissionQueue::connected(entries, flow_control);
+    }
+
+    /// Allows as much data of a command as a connected queue may have.
+    pub(crate) fn allow_transfers(&mut self) {
+        self.transfer_max = self.limits.connected;
     }
 
     /// Allows or forbids read data that is its own completion.

@@ -45,6 +45,8 @@ impl Acceptor {
         if proved.is_none() {
             entry.connection.set_up(&connected);
             entry.connection.reply(connected.cqe);
+        } else {
+            entry.connection.allow_transfers();
         }
         entry.stage = Stage::Discovery;
         entry.connection.account = ConnectionAccount::new(CONNECTION_MEMORY, HostAccount::new(None), payer);

@@ -1,4 +1,4 @@
-//! Who hosts are, and which of them have to prove it: `[security]`, `[subsystem.security]` and `[[host]]`.
+//! Proofs of identity in the configuration: `[security]`, `[subsystem.security]` and `[[host]]`.
 //!
 //! ```toml
 //! [security]

@@ -19,7 +19,7 @@ use nvme::spec::{AuthenticationCommand, Cqe, Sqe, Status};
 use tracing::{info, warn};
 use units::Instant;
 
-/// What this thread needs for the proofs of its sessions.
+/// The parts that this thread needs for the proofs of its sessions.
 pub(super) struct SessionProofs {
     pub(super) proofs: Proofs,
     /// This thread, which gets the results of computations.

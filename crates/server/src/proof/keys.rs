@@ -47,7 +47,7 @@ pub(crate) struct KeyRing {
     offer: Offer,
     /// The hosts that may ask discovery for records.
     discovery: DiscoveryAccess,
-    /// The source of the keys by which unknown hosts are checked. Nobody has it.
+    /// The source of the keys by which unknown hosts are checked, known to no one.
     decoy: Secret,
 }
 

@@ -294,9 +294,15 @@ impl Connection {
         allow_by_controller(&mut self.transport, connected);
     }
 
+    /// The host has proved who it is, and its controller is on this thread.
+    pub(crate) fn allow_transfers(&mut self) {
+        self.transport.allow_transfers();
+    }
+
     /// Sets up the queue for the commands of a proof, before its Connect is granted.
     pub(crate) fn set_up_for_proof(&mut self, connect: &ConnectCommand) {
-        set_up_queue(&mut self.transport, connect.entries(), connect.disables_flow_control());
+        let flow = flow_control(connect.disables_flow_control());
+        self.transport.set_queue_unproved(connect.entries(), flow);
     }
 
     /// Completions of reads carry credits, so that each needs a response of its own, or not.
@@ -490,8 +496,11 @@ pub(super) fn set_up_queue(
     entries: u32,
     flow_control_disabled: bool,
 ) {
-    let flow = if flow_control_disabled { FlowControl::Disabled } else { FlowControl::Enabled };
-    transport.set_queue(entries, flow);
+    transport.set_queue(entries, flow_control(flow_control_disabled));
+}
+
+fn flow_control(is_disabled: bool) -> FlowControl {
+    if is_disabled { FlowControl::Disabled } else { FlowControl::Enabled }
 }
 
 /// Allows what the controller of a granted Connect allows.

@@ -44,6 +44,8 @@ impl Moving {
     pub(crate) fn set_up(&mut self, connected: &Connected) {
         if self.delivered > 0 {
             set_up_queue(&mut self.transport, connected.entries, connected.flow_control_disabled);
+        } else {
+            self.transport.allow_transfers();
         }
         allow_by_controller(&mut self.transport, connected);
     }

@@ -120,6 +120,17 @@ impl<B: Buffer> TargetConnection<B> {
         self.queue.set_up(entries, flow_control);
     }
 
+    /// Does the same for a host that has to prove who it is: a command may have no more data than before Connect, until
+    /// `allow_transfers`.
+    pub fn set_queue_unproved(&mut self, entries: u32, flow_control: FlowControl) {
+        self.queue.set_size(entries, flow_control);
+    }
+
+    /// The host has proved who it is: a command may have as much data as on any connected queue.
+    pub fn allow_transfers(&mut self) {
+        self.queue.allow_transfers();
+    }
+
     /// Allows fused commands: this is an IO queue.
     pub fn allow_fused(&mut self) {
         self.queue.allow_fused();
