@@ -35,8 +35,8 @@ use units::Instant;
 
 /// Commands that are not part of the proof, before the connection is closed.
 const STRANGE_MAX: u8 = 8;
-/// The longest message of an exchange, in bytes.
-const MESSAGE_MAX: u64 = 2048;
+/// The reason logged for a message that cannot be sent.
+const NO_MEMORY: &str = "the hosts of its address do not read their messages: limits.reply_memory is used up";
 
 /// A Connect of a host that has to prove who it is.
 pub(super) struct Claim {
@@ -182,14 +182,9 @@ impl Acceptor {
                 None
             }
             Some(Ok(AuthenticationCommand::Receive { .. })) => {
-                match entry.connection.account.take(Account::Reply, MESSAGE_MAX) {
-                    Some(permit) => {
-                        let message = proving.proof.on_receive(&sqe, permit);
-                        self.send_message(key, message);
-                        None
-                    }
-                    None => Some(Status::COMMAND_INTERRUPTED),
-                }
+                let message = proving.proof.on_receive(&sqe);
+                self.send_message(now, key, message);
+                None
             }
             Some(Err(status)) => Some(status),
             None => Some(Status::AUTHENTICATION_REQUIRED),
@@ -217,16 +212,19 @@ impl Acceptor {
         let Some(entry) = self.connections.get_mut(key) else { return };
         let Stage::Proving(proving) = &mut entry.stage else { return };
         let message = proving.proof.on_computed(computed);
-        self.send_message(key, message);
+        self.send_message(now, key, message);
         self.settle(now, key);
         self.flush(now, key);
     }
 
-    fn send_message(&mut self, key: Key, message: Option<Result<Message, Cqe>>) {
+    fn send_message(&mut self, now: Instant, key: Key, message: Option<Result<Message, Cqe>>) {
         let Some(entry) = self.connections.get_mut(key) else { return };
         match message {
-            Some(Ok(Message { cqe, bytes, permit, length })) => {
-                entry.connection.reply_with_page(cqe, bytes, permit, length);
+            Some(Ok(Message { cqe, bytes, length })) => {
+                match entry.connection.account.take(Account::Reply, bytes.capacity() as u64) {
+                    Some(permit) => entry.connection.reply_with_page(cqe, bytes, permit, length),
+                    None => self.close(now, key, Subject::Dropped, NO_MEMORY),
+                }
             }
             Some(Err(cqe)) => entry.connection.reply(cqe),
             None => {}

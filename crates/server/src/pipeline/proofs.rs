@@ -8,7 +8,7 @@
 
 use super::commands::Commands;
 use super::message::ToPipeline;
-use crate::account::Permit;
+use crate::account::{Account, Permit};
 use crate::log_throttle::Subject;
 use crate::mailbox::Mailbox;
 use crate::proof::{Computed, Message, Names, Proof, Proofs, Refusal, Task};
@@ -27,7 +27,7 @@ pub(super) struct SessionProofs {
 }
 
 impl Commands {
-    /// A command of a proof has come. A Receive has the permit for its data.
+    /// A command of a proof has come. A Receive has the permit for its data; one that waits for its message takes another one then.
     pub(super) fn authenticate(
         &mut self,
         now: Instant,
@@ -50,17 +50,14 @@ impl Commands {
             },
             AuthenticationCommand::Receive { .. } => {
                 let session = self.sessions.get_mut(key).expect("its command has just come");
-                match (&mut session.proof, permit) {
-                    (Some(proof), Some(permit)) => match proof.on_receive(sqe, permit) {
-                        Some(reply) => reply,
-                        None => return,
-                    },
-                    (Some(_), None) => refuse(Status::COMMAND_INTERRUPTED),
-                    (None, _) => refuse(Status::COMMAND_SEQUENCE_ERROR),
+                match session.proof.as_mut().map(|proof| proof.on_receive(sqe)) {
+                    Some(Some(reply)) => reply,
+                    Some(None) => return,
+                    None => refuse(Status::COMMAND_SEQUENCE_ERROR),
                 }
             }
         };
-        self.answer_proof(now, key, reply);
+        self.answer_proof(now, key, (reply, permit));
     }
 
     /// The proof under way on a session, or a new one if its host has a key.
@@ -91,18 +88,30 @@ impl Commands {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let reply = session.proof.as_deref_mut().and_then(|proof| proof.on_computed(computed));
         if let Some(reply) = reply {
-            self.answer_proof(now, key, reply);
+            self.answer_proof(now, key, (reply, None));
         }
     }
 
     /// Replies to a command of a proof, and looks whether the proof is done.
-    fn answer_proof(&mut self, now: Instant, key: Key, reply: Result<Message, Cqe>) {
+    fn answer_proof(
+        &mut self,
+        now: Instant,
+        key: Key,
+        (reply, permit): (Result<Message, Cqe>, Option<Permit>),
+    ) {
         let Some(session) = self.sessions.get(key) else { return };
         let wire = session.wire;
         match reply {
-            Ok(Message { cqe, bytes, mut permit, length }) => {
-                permit.shrink_to(bytes.capacity() as u64);
-                self.wires.send_page(wire, cqe, (bytes, permit), length, &mut self.reads);
+            Ok(Message { cqe, bytes, length }) => {
+                let size = bytes.capacity() as u64;
+                match permit.or_else(|| session.account.take(Account::Reply, size)) {
+                    Some(mut permit) => {
+                        permit.shrink_to(size);
+                        self.wires.send_page(wire, cqe, (bytes, permit), length, &mut self.reads);
+                    }
+                    // The host does not read its replies.
+                    None => self.wires.end(wire),
+                }
             }
             Err(cqe) => self.wires.send(wire, cqe),
         }

@@ -1,11 +1,11 @@
 //! One proof of a host: an exchange of DH-HMAC-CHAP with the commands that carry it.
 //!
-//! A Receive for which there is no message yet waits here, with the permit for its data, until the computation is done.
+//! A Receive for which there is no message yet waits here until the computation is done. It holds no memory for its reply: a thousand
+//! hosts that prove themselves at once wait for each other.
 //!
 //! Holds: the result of a computation for another proof is ignored (`the_result_for_an_earlier_proof_is_ignored`).
 
 use super::keys::{KeyRing, Keys};
-use crate::account::Permit;
 use auth::exchange::{ControllerExchange, DhJob, DhResult, Outcome, Randomness, Received};
 use auth::{Explanation, Secret};
 use nvme::spec::{Cqe, Sqe, Status};
@@ -46,15 +46,8 @@ impl Job {
 pub(crate) struct Message {
     pub(crate) cqe: Cqe,
     pub(crate) bytes: Vec<u8>,
-    pub(crate) permit: Permit,
     /// Bytes that the host asked for; zeroes follow the message.
     pub(crate) length: u32,
-}
-
-/// A Receive without a message yet.
-struct Waiting {
-    sqe: Sqe,
-    permit: Permit,
 }
 
 /// See the module.
@@ -64,7 +57,8 @@ pub(crate) struct Proof {
     number: u64,
     /// Its jobs are computed as long as this exists.
     alive: Arc<()>,
-    waiting: Option<Waiting>,
+    /// A Receive without a message yet.
+    waiting: Option<Sqe>,
     is_decoy: bool,
 }
 
@@ -128,11 +122,11 @@ impl Proof {
     }
 
     /// A Receive has come. Returns its reply, unless it waits for a computation.
-    pub(crate) fn on_receive(&mut self, sqe: &Sqe, permit: Permit) -> Option<Result<Message, Cqe>> {
+    pub(crate) fn on_receive(&mut self, sqe: &Sqe) -> Option<Result<Message, Cqe>> {
         if self.waiting.is_some() {
             return Some(Err(Cqe::new(sqe.cid(), Status::COMMAND_SEQUENCE_ERROR)));
         }
-        self.waiting = Some(Waiting { sqe: *sqe, permit });
+        self.waiting = Some(*sqe);
         self.reply_if_ready()
     }
 
@@ -147,19 +141,18 @@ impl Proof {
 
     fn reply_if_ready(&mut self) -> Option<Result<Message, Cqe>> {
         let Received::Message(bytes) = self.exchange.on_receive() else { return None };
-        let Waiting { sqe, permit } = self.waiting.take()?;
+        let sqe = self.waiting.take()?;
         let length = sqe.sgl_length();
         if bytes.len() > length as usize {
             return Some(Err(Cqe::new(sqe.cid(), Status::INVALID_FIELD)));
         }
-        Some(Ok(Message { cqe: Cqe::success(sqe.cid()), bytes, permit, length }))
+        Some(Ok(Message { cqe: Cqe::success(sqe.cid()), bytes, length }))
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::account::{Account, Accounts, ConnectionAccount, HostAccount, Supply};
     use crate::config::{Config, DEFAULT_LISTEN, DeviceKind};
     use auth::exchange::ControllerKeys;
     use auth::{DhKey, Message as AuthMessage};
@@ -189,18 +182,13 @@ pub(super) mod tests {
 
     #[test]
     fn the_result_for_an_earlier_proof_is_ignored() {
-        let memory = Bytes::mib(1);
-        let supply = Supply { limit: memory, floor_max: Bytes::ZERO, first: memory };
-        let payer = Accounts::new([supply; 4]).payer(None, std::net::Ipv4Addr::LOCALHOST.into());
-        let account = ConnectionAccount::new(memory, HostAccount::new(None), payer);
-        let permit = || account.take(Account::Reply, 2048).expect("there is room");
         let (mut earlier, mut proof) = (proof(), proof());
         let of_earlier = begin(&mut earlier).compute().expect("it is wanted");
         let job = begin(&mut proof);
         let sqe = AuthenticationCommand::Receive { length: 4096 }.to_sqe();
         let sqe = sqe.with_sgl(Sgl::Transport { length: 4096 });
-        assert!(proof.on_receive(&sqe, permit()).is_none(), "it waits");
-        assert!(proof.on_receive(&sqe, permit()).is_some_and(|reply| reply.is_err()), "one at a time");
+        assert!(proof.on_receive(&sqe).is_none(), "it waits");
+        assert!(proof.on_receive(&sqe).is_some_and(|reply| reply.is_err()), "one at a time");
         assert!(proof.on_computed(of_earlier).is_none());
         let reply = proof.on_computed(job.compute().expect("it is wanted"));
         let Some(Ok(message)) = reply else { panic!("no message") };
