@@ -31,10 +31,13 @@ use nvme::spec::{AuthenticationCommand, ConnectCommand, Cqe, Nqn, Sqe, Status};
 use nvme::subsystem::ConnectBounds;
 use std::net::SocketAddr;
 use tracing::{info, warn};
-use units::Instant;
+use units::{Instant, Nanos};
 
 /// Commands that are not part of the proof, before the connection is closed.
 const STRANGE_MAX: u8 = 8;
+/// Longest time for which a computation may wait for its turn. It does not count as the host's: many hosts prove themselves at once after a
+/// restart of the target.
+const COMPUTING_MAX: Nanos = Nanos::secs(60);
 /// The reason logged for a message that cannot be sent.
 const NO_MEMORY: &str = "the hosts of its address do not read their messages: limits.reply_memory is used up";
 
@@ -178,6 +181,8 @@ impl Acceptor {
                         acceptor.tell(ToAcceptor::Computed { connection: key, computed });
                     });
                     self.parts.proofs.computing.submit(Task { job, origin, done });
+                    let timeout = self.parts.limits.auth_timeout + COMPUTING_MAX;
+                    self.handshakes.insert(key, origin, Handshake::Proof, now, timeout);
                 }
                 None
             }
@@ -212,6 +217,8 @@ impl Acceptor {
         let Some(entry) = self.connections.get_mut(key) else { return };
         let Stage::Proving(proving) = &mut entry.stage else { return };
         let message = proving.proof.on_computed(computed);
+        let (origin, timeout) = (Origin::of(entry.connection.peer.ip()), self.parts.limits.auth_timeout);
+        self.handshakes.insert(key, origin, Handshake::Proof, now, timeout);
         self.send_message(now, key, message);
         self.settle(now, key);
         self.flush(now, key);
