@@ -149,8 +149,6 @@ pub struct World {
     pub handled: u64,
     /// Whether trimmed blocks keep their contents, as they may on real SSDs.
     pub ignores_trims: bool,
-    /// Read and write IOs issued, per kind of file: for counting tests.
-    pub flushes: u64,
 }
 
 impl World {
@@ -172,7 +170,6 @@ impl World {
             writes: BTreeMap::new(),
             handled: 0,
             ignores_trims: false,
-            flushes: 0,
         };
         let lease = world.store.grant(Nanos::secs(1_000_000)).expect("the model answers");
         for target in 0..targets {

@@ -17,7 +17,7 @@
 //!
 //! Not noticed: another program cuts the file and makes it long again between two looks.
 //!
-//! Holds: no block behind a cut is read or written again (`blocks_that_were_cut_off_stay_lost`, and `tests/cut.rs` with a target).
+//! Holds: no block behind a cut is read or written again (`blocks_that_were_cut_off_stay_lost`, and `tests/replaced.rs` with a target).
 
 use rustix::fs::{SeekFrom, seek};
 use std::fs::File;

@@ -6,7 +6,7 @@
 //!
 //! A mount in another container or mount namespace is refused like the rest, but cannot be named from here.
 //!
-//! Holds: each of these users is found and named (`tests/in_use.rs`).
+//! Holds: each of these users is found and named (`tests/in_use.rs` of the crate `gimbal`).
 
 use std::fmt;
 use std::fs::{self, Metadata};

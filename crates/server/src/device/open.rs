@@ -7,7 +7,7 @@
 //! that other programs use is refused; a file with another size than the configured one is refused. An empty file is accepted as new:
 //! the power may have failed while it was created. A write-protected device is served read-only, unless the configuration says otherwise.
 //!
-//! Holds: each of these rules (`tests/in_use.rs`, `tests/devices.rs`).
+//! Holds: each of these rules (`tests/in_use.rs`, `tests/devices.rs` of the crate `gimbal`).
 //! Elsewhere: `in_use` finds who uses a disk, `space` checks the room for sparse files, `error` has the texts.
 
 use super::auxiliary::{self, AuxiliaryDevice, OpenAuxiliary};

@@ -54,7 +54,8 @@ impl Score {
     }
 }
 
-/// Bursts of random size with random pauses, beside the hosts in `beside`; the first ones teach and do not count.
+/// Scores bursts of random size with random pauses while the hosts of `beside` do IO. The first bursts are not scored: the detector
+/// learns from them.
 fn bursts(profile: &Profile, seed: u64, beside: Option<Hosts>) -> Score {
     let mut bench = Bench::new(profile, Condition::Clean, seed);
     let cache = bench.cache.get() as f64;
