@@ -51,6 +51,19 @@ pub struct Randomness {
     pub exponent: Secret,
 }
 
+impl Randomness {
+    /// Random bytes that an exchange needs.
+    pub const BYTES: usize = 64 + 4 + 64;
+
+    /// The values for one exchange, from random bytes that are used for nothing else.
+    pub fn of(bytes: &[u8; Randomness::BYTES]) -> Randomness {
+        let mut challenge = [0; 64];
+        challenge.copy_from_slice(&bytes[..64]);
+        let sequence = u32::from_le_bytes([bytes[64], bytes[65], bytes[66], bytes[67]]);
+        Randomness { challenge, sequence: sequence.max(1), exponent: Secret::new(bytes[68..].to_vec()) }
+    }
+}
+
 /// An exponentiation.
 #[derive(Clone, Debug)]
 pub struct DhJob {

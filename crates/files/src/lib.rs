@@ -9,9 +9,12 @@ use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use zeroize::Zeroizing;
 
 /// The largest configuration, profile or table, in bytes.
 pub const TEXT_MAX: u64 = 16 << 20;
+/// The largest file that is read as a key, in bytes.
+const SECRET_MAX: u64 = 4096;
 /// Permissions of others than the owner.
 const OTHERS: u32 = 0o077;
 
@@ -37,6 +40,17 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path, TEXT_MAX)?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("it is not UTF-8: {error}")))
+}
+
+/// The text in the regular file at `path`, a key: at most 4 KiB, and overwritten when it is dropped. No error has a part of it.
+///
+/// # Errors
+/// As [`read_text`].
+pub fn read_secret(path: &Path) -> io::Result<Zeroizing<String>> {
+    let bytes = Zeroizing::new(read(path, SECRET_MAX)?);
+    let text = std::str::from_utf8(&bytes);
+    let text = text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "this is no text"))?;
+    Ok(Zeroizing::new(text.to_owned()))
 }
 
 /// The problem of the permissions of a file with a secret, if others than its owner can read or change it, with the advice.

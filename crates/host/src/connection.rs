@@ -123,7 +123,7 @@ pub(crate) struct Connection {
     /// Whether it is in the list of connections that have something to send.
     pub(crate) is_marked: bool,
     /// The proof under way on it.
-    pub(crate) proof: Option<HostExchange>,
+    pub(crate) proof: Option<Box<HostExchange>>,
 }
 
 impl Connection {

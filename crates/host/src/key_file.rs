@@ -3,10 +3,6 @@
 use auth::DhKey;
 use auth::exchange::HostKeys;
 use std::path::{Path, PathBuf};
-use zeroize::Zeroizing;
-
-/// The largest file that is read as a key, in bytes.
-const FILE_MAX: u64 = 4096;
 
 /// A file that has no key for DH-HMAC-CHAP. No part of its contents is in the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,8 +22,6 @@ pub fn read_keys(host: &Path, controller: Option<&Path>) -> Result<HostKeys, Key
 
 fn read(file: &Path) -> Result<DhKey, KeyFileError> {
     let failed = |why: String| KeyFileError { file: file.to_owned(), why };
-    let bytes = files::read(file, FILE_MAX).map_err(|error| failed(format!("cannot be read: {error}")))?;
-    let bytes = Zeroizing::new(bytes);
-    let text = std::str::from_utf8(&bytes).map_err(|_| failed("this is no text".to_owned()))?;
-    DhKey::parse(text).map_err(|error| failed(error.to_string()))
+    let text = files::read_secret(file).map_err(|error| failed(format!("cannot be read: {error}")))?;
+    DhKey::parse(&text).map_err(|error| failed(error.to_string()))
 }

@@ -14,15 +14,14 @@ use super::{ADMIN, Session};
 use crate::connection::Errand;
 use crate::fault::Fault;
 use auth::exchange::{HostExchange, HostKeys, Names, Offer, Outcome, Randomness};
-use auth::{Group, Hash, Secret};
+use auth::{Group, Hash};
 use nvme::host::AdminCommand;
 use nvme::spec::Cqe;
 use units::Instant;
+use zeroize::Zeroizing;
 
 /// Bytes asked for with each Receive, as many as Linux asks for.
 const RECEIVE_LENGTH: u32 = 4096;
-/// Random bytes of the exponent: as many as the largest group needs.
-const EXPONENT_BYTES: usize = 64;
 
 impl Session {
     /// Begins the proof of a queue. Its Connect was answered.
@@ -35,7 +34,7 @@ impl Session {
         };
         let random = randomness().map_err(|error| Fault::NoRandomness(error.to_string()))?;
         let exchange = HostExchange::new(offer(), names, keys, random, self.transactions);
-        self.connections[number].proof = Some(exchange);
+        self.connections[number].proof = Some(Box::new(exchange));
         self.go_on_with_proof(now, number)
     }
 
@@ -101,10 +100,7 @@ fn offer() -> Offer {
 }
 
 fn randomness() -> Result<Randomness, getrandom::Error> {
-    let (mut challenge, mut exponent, mut sequence) = ([0; 64], vec![0; EXPONENT_BYTES], [0; 4]);
-    getrandom::fill(&mut challenge)?;
-    getrandom::fill(&mut exponent)?;
-    getrandom::fill(&mut sequence)?;
-    let sequence = u32::from_le_bytes(sequence).max(1);
-    Ok(Randomness { challenge, sequence, exponent: Secret::new(exponent) })
+    let mut bytes = Zeroizing::new([0; Randomness::BYTES]);
+    getrandom::fill(&mut *bytes)?;
+    Ok(Randomness::of(&bytes))
 }

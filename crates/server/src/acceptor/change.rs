@@ -5,7 +5,7 @@ use crate::config::{AllowedHosts, Authentication, Limits, TenantConfig};
 use crate::mailbox::Mailbox;
 use crate::pipeline::message::{Announcement, ToPipeline};
 use crate::proof::KeyRing;
-use nvme::subsystem::{ConnectBounds, DiscoveryRecord};
+use nvme::subsystem::DiscoveryRecord;
 use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -25,8 +25,6 @@ pub(crate) struct Route {
     pub(crate) home: usize,
     /// Which hosts have to prove who they are.
     pub(crate) authentication: Authentication,
-    /// The bounds of a Connect to it.
-    pub(crate) bounds: ConnectBounds,
 }
 
 /// One change.

@@ -10,6 +10,7 @@
 
 use super::proving::Claim;
 use super::{Acceptor, PendingHandover, Stage};
+use crate::assemble::connect_bounds;
 use crate::payload::Payload;
 use crate::pipeline::admission::Admission;
 use crate::pipeline::message::{Announcement, Handover, ToPipeline};
@@ -80,7 +81,7 @@ impl Acceptor {
         let is_allowed = route.hosts.allows(host.as_str());
         if let Due::Proof(keys) = self.parts.proofs.keys.due(route.authentication, host.as_str(), is_allowed)
         {
-            let bounds = route.bounds;
+            let bounds = connect_bounds(&self.parts.limits);
             return self.ask_for_proof(now, key, Claim { sqe, data, host, subsystem, bounds, keys });
         }
         if !is_allowed {

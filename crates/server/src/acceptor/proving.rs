@@ -23,7 +23,6 @@ use crate::pipeline::message::ToAcceptor;
 use crate::proof::{self, Computed, Keys, Message, Names, Proof, Task};
 use crate::quota::Origin;
 use crate::slab::Key;
-use auth::Explanation;
 use auth::exchange::Outcome;
 use nvme::buffer::Buffer;
 use nvme::spec::connect::{CNTLID_MAX, ConnectData, ConnectResult};
@@ -74,48 +73,16 @@ impl Proving {
     /// Why it has not proved who it is: for the counts, and for the log with what to do.
     fn reason(&self) -> (proof::Refusal, &'static str) {
         use proof::Refusal;
-        match self.proof.failure() {
-            None if self.strange > 0 => {
-                let why = "it sends other commands before its proof: give the host its key (nvme connect --dhchap-secret)";
-                (Refusal::NoProof, why)
-            }
-            None => {
+        self.proof.failure().unwrap_or(match self.strange {
+            0 => {
                 let why = "it did not finish the proof: a host without a key ends here (nvme connect --dhchap-secret)";
                 (Refusal::Unfinished, why)
             }
-            Some(_) if self.proof.is_refused_by_host() => {
-                let why = "it does not accept the proof of the controller: its key of the controller is not dhchap_ctrl_key of its [[host]] table";
-                (Refusal::Failed, why)
+            _ => {
+                let why = "it sends other commands before its proof: give the host its key (nvme connect --dhchap-secret)";
+                (Refusal::NoProof, why)
             }
-            Some(Explanation::Failed) if self.proof.is_decoy() => {
-                let why = "it has no key here, or may not use this subsystem: write a [[host]] table with its nqn and dhchap_key";
-                (Refusal::Unknown, why)
-            }
-            Some(Explanation::Failed) if self.proof.lacks_controller_key() => {
-                let why =
-                    "it wants a proof of the controller: write its dhchap_ctrl_key in the [[host]] table";
-                (Refusal::Failed, why)
-            }
-            Some(Explanation::Failed) => {
-                let why = "its key is not the one of its [[host]] table: compare the fingerprints (gimbal key show)";
-                (Refusal::Failed, why)
-            }
-            Some(Explanation::Hash) => {
-                let why = "it offers none of the hashes of security.dhchap_hash";
-                (Refusal::NothingInCommon, why)
-            }
-            Some(Explanation::Group) => {
-                let why = "it offers none of the groups of security.dhchap_group";
-                (Refusal::NothingInCommon, why)
-            }
-            Some(Explanation::SecureChannel) => {
-                let why = "it wants a key for TLS from this exchange, which this target does not offer: connect without --concat";
-                (Refusal::SecureChannel, why)
-            }
-            Some(Explanation::Protocol | Explanation::Payload | Explanation::Message) => {
-                (Refusal::Protocol, "its messages are malformed, or not the ones that are due")
-            }
-        }
+        })
     }
 }
 

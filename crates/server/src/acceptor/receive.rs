@@ -21,6 +21,10 @@ use units::Instant;
 
 /// Bytes after Connect that are kept during the hand-over. A host that waits for the answer to Connect sends none.
 const UNPARSED_MAX: usize = 64 << 10;
+/// Bytes that a delayed connection may send: an ICReq, or the first message of TLS. They are not charged to an account.
+const EARLY_MAX: usize = 1024;
+/// The reason logged for a host that does not wait for the answer to its first message.
+const TOO_MUCH: &str = "the host sent more than its first message before that was answered";
 /// The reason logged for a host that does not wait for the answer to Connect.
 const TOO_EARLY: &str = "the host sent commands before Connect was answered";
 
@@ -33,8 +37,10 @@ impl Acceptor {
                 pending.unparsed.extend_from_slice(bytes)
             }
             Stage::HandingOver(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
-            Stage::Delayed { early, .. } if early.len() < UNPARSED_MAX => early.extend_from_slice(bytes),
-            Stage::Delayed { .. } => self.close(now, key, Subject::Violation, TOO_EARLY),
+            Stage::Delayed { early, .. } if early.len() + bytes.len() <= EARLY_MAX => {
+                early.extend_from_slice(bytes);
+            }
+            Stage::Delayed { .. } => self.close(now, key, Subject::Violation, TOO_MUCH),
             Stage::Opening => self.open(now, key, bytes),
             _ => self.parse(now, key, bytes),
         }

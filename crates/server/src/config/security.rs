@@ -19,6 +19,7 @@ use super::check::nqn_problem;
 use super::fields::{Fields, Findings};
 use super::problem::Problem;
 use super::read::required;
+use super::text::word;
 use super::{AllowedHosts, Config};
 use auth::{Group, Hash};
 use std::collections::HashSet;
@@ -39,8 +40,7 @@ pub enum Authentication {
 impl Authentication {
     /// The word in configurations.
     pub(crate) fn word(self) -> &'static str {
-        let found = AUTHENTICATIONS.iter().find(|(_, other)| *other == self);
-        found.map_or("", |(word, _)| *word)
+        word(&AUTHENTICATIONS, &self)
     }
 }
 
@@ -95,12 +95,11 @@ impl Default for SecurityConfig {
 impl SecurityConfig {
     /// The values of its fields, with their names, for people.
     pub(crate) fn shown(&self) -> [(&'static str, String); 4] {
-        let discovery = DISCOVERIES.iter().find(|(_, access)| *access == self.discovery);
         let hashes: Vec<&str> = self.dhchap_hash.iter().map(|hash| hash.name()).collect();
         let groups: Vec<&str> = self.dhchap_group.iter().map(|group| group_name(*group)).collect();
         [
             ("authentication", self.authentication.word().to_owned()),
-            ("discovery", discovery.map_or("", |(word, _)| *word).to_owned()),
+            ("discovery", word(&DISCOVERIES, &self.discovery).to_owned()),
             ("dhchap_hash", hashes.join(" ")),
             ("dhchap_group", groups.join(" ")),
         ]

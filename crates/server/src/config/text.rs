@@ -33,6 +33,11 @@ pub(super) fn count(number: u64) -> toml::Value {
     toml::Value::Integer(i64::try_from(number).expect("`bounds` refuses larger numbers than TOML has"))
 }
 
+/// The word for `value` among the words that a reader knows.
+pub(super) fn word<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'static str {
+    words.iter().find_map(|(word, other)| (other == value).then_some(*word)).expect("every value has a word")
+}
+
 /// A factor in thousandths.
 pub(super) fn factor(thousandths: u64) -> toml::Value {
     match thousandths.is_multiple_of(1000) {

@@ -6,6 +6,7 @@
 use super::fault::{KINDS, OPS};
 use super::schema::Field;
 use super::security::{DISCOVERIES, group_name};
+use super::text::word;
 use super::*;
 use crate::identity::digits;
 use std::path::Path;
@@ -97,11 +98,6 @@ fn path(path: &Path) -> Result<String, NotWritable> {
 
 fn texts(items: &[impl ToString]) -> Vec<String> {
     items.iter().map(ToString::to_string).collect()
-}
-
-/// The word for `value` among the words that a reader knows.
-fn word<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> &'static str {
-    words.iter().find_map(|(word, other)| (other == value).then_some(*word)).expect("every value has a word")
 }
 
 fn rack(rack: &RackConfig) -> Table {

@@ -164,7 +164,7 @@ impl Pipeline {
                 commands.wires.here.set_memory(memory.arrivals);
                 commands.reads.set_limit(memory.reads);
             }
-            Change::Keys(keys) => self.commands.proofs.proofs.keys = keys,
+            Change::Keys(keys) => self.commands.proofs.shared.keys = keys,
             Change::Named(hosts) => {
                 self.commands.homes.set_named(&hosts);
                 self.tenants.set_named(hosts);

@@ -204,7 +204,7 @@ impl Pipeline {
             aborts: Aborts::new(),
             device_errors: DeviceErrors::new(Arc::clone(&device)),
             log_throttle: LogThrottle::new(),
-            proofs: SessionProofs { proofs: parts.proofs, mailbox: parts.mailbox },
+            proofs: SessionProofs { shared: parts.proofs, mailbox: parts.mailbox },
         };
         Pipeline {
             name: Arc::clone(&device),

@@ -11,7 +11,7 @@ use super::message::ToPipeline;
 use crate::account::{Account, Permit};
 use crate::log_throttle::Subject;
 use crate::mailbox::Mailbox;
-use crate::proof::{Computed, Message, Names, Proof, Proofs, Refusal, Task};
+use crate::proof::{Computed, Message, Names, Proof, Proofs, Task};
 use crate::quota::Origin;
 use crate::slab::Key;
 use auth::exchange::Outcome;
@@ -21,7 +21,7 @@ use units::Instant;
 
 /// The parts that this thread needs for the proofs of its sessions.
 pub(super) struct SessionProofs {
-    pub(super) proofs: Proofs,
+    pub(super) shared: Proofs,
     /// This thread, which gets the results of computations.
     pub(super) mailbox: Mailbox<ToPipeline>,
 }
@@ -67,7 +67,7 @@ impl Commands {
         if session.proof.as_deref().is_none_or(is_over) {
             let controller = self.homes.get_mut(session.subsystem)?.subsystem.nqn().as_str().to_owned();
             let host = session.admission.host().to_owned();
-            let ring = &self.proofs.proofs.keys;
+            let ring = &self.proofs.shared.keys;
             let keys = ring.keys_of(&host)?;
             // Without random bytes there is no proof; the host may try again.
             let proof = Proof::new(ring, keys, Names { host, controller }).ok()?;
@@ -80,7 +80,7 @@ impl Commands {
         let Some(session) = self.sessions.get(key) else { return };
         let (origin, mailbox) = (Origin::of(session.peer.ip()), self.proofs.mailbox.clone());
         let done = Box::new(move |computed| mailbox.tell(ToPipeline::Computed { session: key, computed }));
-        self.proofs.proofs.computing.submit(Task { job, origin, done });
+        self.proofs.shared.computing.submit(Task { job, origin, done });
     }
 
     /// A computation is done.
@@ -125,11 +125,12 @@ impl Commands {
                     info!(%peer, %host, queue, is_next, "the host has proved anew who it is");
                 }
             }
-            Outcome::Failed(explanation) => {
+            Outcome::Failed(_) => {
+                let (refusal, why) = proof.failure().expect("it has failed");
                 if self.log_throttle.allows(now, peer.ip(), Subject::Unproved) {
-                    warn!(%peer, %host, queue, ?explanation, "the host has not proved anew who it is: compare the fingerprints of its keys (gimbal key show)");
+                    warn!(%peer, %host, queue, reason = %refusal, "the host has not proved anew who it is: {why}");
                 }
-                self.proofs.proofs.refusals.count(Refusal::Failed);
+                self.proofs.shared.refusals.count(refusal);
                 self.wires.end(wire);
             }
         }

@@ -6,14 +6,13 @@
 //! Holds: the result of a computation for another proof is ignored (`the_result_for_an_earlier_proof_is_ignored`).
 
 use super::keys::{KeyRing, Keys};
+use super::refusals::Refusal;
+use auth::Explanation;
 use auth::exchange::{ControllerExchange, DhJob, DhResult, Outcome, Randomness, Received};
-use auth::{Explanation, Secret};
 use nvme::spec::{Cqe, Sqe, Status};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-
-/// Random bytes of the exponent: as many as the largest group needs.
-const EXPONENT_BYTES: usize = 64;
+use zeroize::Zeroizing;
 
 pub(crate) use auth::exchange::Names;
 
@@ -69,16 +68,10 @@ impl Proof {
     /// The system gives no random bytes.
     pub(crate) fn new(ring: &KeyRing, keys: Keys, names: Names) -> Result<Proof, getrandom::Error> {
         static LAST: AtomicU64 = AtomicU64::new(0);
-        let mut challenge = [0; 64];
-        let mut exponent = vec![0; EXPONENT_BYTES];
-        let mut sequence = [0; 4];
-        getrandom::fill(&mut challenge)?;
-        getrandom::fill(&mut exponent)?;
-        getrandom::fill(&mut sequence)?;
-        let sequence = u32::from_le_bytes(sequence).max(1);
-        let random = Randomness { challenge, sequence, exponent: Secret::new(exponent) };
+        let mut bytes = Zeroizing::new([0; Randomness::BYTES]);
+        getrandom::fill(&mut *bytes)?;
         Ok(Proof {
-            exchange: ControllerExchange::new(ring.offer().clone(), names, keys.of, random),
+            exchange: ControllerExchange::new(ring.offer().clone(), names, keys.of, Randomness::of(&bytes)),
             number: LAST.fetch_add(1, Ordering::Relaxed),
             alive: Arc::new(()),
             waiting: None,
@@ -86,29 +79,48 @@ impl Proof {
         })
     }
 
-    /// Whether the host has no key, so that no response proves it.
-    pub(crate) fn is_decoy(&self) -> bool {
-        self.is_decoy
-    }
-
     /// The state of the exchange.
     pub(crate) fn outcome(&self) -> Outcome {
         self.exchange.outcome()
     }
 
-    /// The failure that the host has been told of, or is going to be told of.
-    pub(crate) fn failure(&self) -> Option<Explanation> {
-        self.exchange.failure()
-    }
-
-    /// Whether the host wants a proof of the controller, for which there is no key.
-    pub(crate) fn lacks_controller_key(&self) -> bool {
-        self.exchange.lacks_controller_key()
-    }
-
-    /// Whether the host has not accepted the proof of the controller.
-    pub(crate) fn is_refused_by_host(&self) -> bool {
-        self.exchange.is_refused_by_host()
+    /// Why the host has not proved who it is, and what to do; `None` if nothing has failed yet.
+    pub(crate) fn failure(&self) -> Option<(Refusal, &'static str)> {
+        let explanation = self.exchange.failure()?;
+        Some(match explanation {
+            _ if self.exchange.is_refused_by_host() => {
+                let why = "it does not accept the proof of the controller: its key of the controller is not dhchap_ctrl_key of its [[host]] table";
+                (Refusal::Failed, why)
+            }
+            Explanation::Failed if self.is_decoy => {
+                let why = "it has no key here, or may not use this subsystem: write a [[host]] table with its nqn and dhchap_key";
+                (Refusal::Unknown, why)
+            }
+            Explanation::Failed if self.exchange.lacks_controller_key() => {
+                let why =
+                    "it wants a proof of the controller: write its dhchap_ctrl_key in the [[host]] table";
+                (Refusal::Failed, why)
+            }
+            Explanation::Failed => {
+                let why = "its key is not the one of its [[host]] table: compare the fingerprints (gimbal key show)";
+                (Refusal::Failed, why)
+            }
+            Explanation::Hash => {
+                let why = "it offers none of the hashes of security.dhchap_hash";
+                (Refusal::NothingInCommon, why)
+            }
+            Explanation::Group => {
+                let why = "it offers none of the groups of security.dhchap_group";
+                (Refusal::NothingInCommon, why)
+            }
+            Explanation::SecureChannel => {
+                let why = "it wants a key for TLS from this exchange, which this target does not offer: connect without --concat";
+                (Refusal::SecureChannel, why)
+            }
+            Explanation::Protocol | Explanation::Payload | Explanation::Message => {
+                (Refusal::Protocol, "its messages are malformed, or not the ones that are due")
+            }
+        })
     }
 
     /// A Send has come, with its data. Returns its completion, and a job if one is due.
@@ -155,7 +167,7 @@ pub(super) mod tests {
     use super::*;
     use crate::config::{Config, DEFAULT_LISTEN, DeviceKind};
     use auth::exchange::ControllerKeys;
-    use auth::{DhKey, Message as AuthMessage};
+    use auth::{DhKey, Message as AuthMessage, Secret};
     use nvme::spec::{AuthenticationCommand, Sgl};
     use units::Bytes;
 

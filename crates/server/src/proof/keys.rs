@@ -10,10 +10,6 @@ use auth::{DhKey, Hash, Secret};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
-use zeroize::Zeroizing;
-
-/// The largest file that is read as a key, in bytes.
-const FILE_MAX: u64 = 4096;
 
 /// The keys of one host.
 #[derive(Clone, Debug)]
@@ -165,10 +161,8 @@ fn read_host(host: &HostConfig) -> Result<HostKeys, Vec<Found>> {
 
 /// The key in a file. No error has a part of the file in it.
 fn read_key(file: &Path) -> Result<DhKey, String> {
-    let bytes = files::read(file, FILE_MAX).map_err(|error| format!("cannot be read: {error}"))?;
-    let bytes = Zeroizing::new(bytes);
-    let text = std::str::from_utf8(&bytes).map_err(|_| "this is no text".to_owned())?;
-    DhKey::parse(text).map_err(|error| error.to_string())
+    let text = files::read_secret(file).map_err(|error| format!("cannot be read: {error}"))?;
+    DhKey::parse(&text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

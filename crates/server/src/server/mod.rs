@@ -98,7 +98,8 @@ impl Server {
         let state =
             config.state_dir.as_deref().map(StateThread::start).transpose().map_err(StartError::State)?;
         let survey = Survey::start().map_err(StartError::Thread)?;
-        let keys = KeyRing::read(&config)
+        // `commit` brings the keys, before an address is listened on.
+        let keys = KeyRing::read(&nothing)
             .map_err(|problems| StartError::Config(ConfigError::Wrong { file: None, problems }))?;
         let (computing, thread) = Computing::start().map_err(StartError::Thread)?;
         let proofs = Proofs { keys: Arc::new(keys), computing, refusals: Refusals::default() };

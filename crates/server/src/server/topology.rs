@@ -151,8 +151,7 @@ impl Topology {
             let (slot, served) = self.served(&subsystem.nqn)?;
             let (nqn, hosts) = (subsystem.nqn.clone(), subsystem.hosts.clone());
             let authentication = subsystem.authentication.unwrap_or(config.security.authentication);
-            let bounds = assemble::connect_bounds(&config.limits);
-            Some(Route { subsystem: slot, nqn, hosts, home: served.home, authentication, bounds })
+            Some(Route { subsystem: slot, nqn, hosts, home: served.home, authentication })
         };
         config.subsystems.iter().filter_map(route).collect()
     }
