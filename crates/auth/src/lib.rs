@@ -7,6 +7,7 @@
 //!   `message`    the messages of DH-HMAC-CHAP
 //!   `exchange`   one exchange of them, at either end
 //!   `psk`        identities and pre-shared keys of TLS
+//!   `hello`      the first message of TLS, and the choice of a key by it
 //!
 //! Everything is a function of bytes: no clock, no socket, and randomness is an argument. A [`Secret`] is overwritten when it is dropped
 //! (intermediate values inside the libraries are not), and no type prints one: `Debug` and `fingerprint` show the first eight hexadecimal
@@ -18,6 +19,7 @@
 pub mod exchange;
 pub mod group;
 pub mod hash;
+pub mod hello;
 pub mod key;
 pub mod message;
 pub mod psk;

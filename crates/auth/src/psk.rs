@@ -35,7 +35,13 @@ impl Derivation {
     /// Both, the standard first.
     pub const ALL: [Derivation; 2] = [Derivation::Standard, Derivation::OldLibnvme];
 
-    fn expand_label(self, hash: Hash, prk: &[u8], (label, context): (&str, &[u8]), length: usize) -> Secret {
+    pub(crate) fn expand_label(
+        self,
+        hash: Hash,
+        prk: &[u8],
+        (label, context): (&str, &[u8]),
+        length: usize,
+    ) -> Secret {
         let count = u16::try_from(length).expect("a key is shorter than 64 KiB");
         let one = |length: usize| {
             [u8::try_from(length).expect("labels are short, contexts have at most 255 bytes")]
@@ -116,7 +122,7 @@ impl<'a> Retained<'a> {
         self.hash
     }
 
-    fn digest(&self) -> String {
+    pub(crate) fn digest(&self) -> String {
         let parts: [&[u8]; 4] =
             [self.host.as_bytes(), b" ", self.controller.as_bytes(), b" NVMe-over-Fabrics"];
         STANDARD.encode(&*self.hash.hmac(self.key.expose(), &parts))
