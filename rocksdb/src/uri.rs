@@ -6,7 +6,7 @@
 use blob::Settings;
 use blob::steer::Policy;
 use blob_client::{Options, identity, unique_name};
-use host::{Backend, HostKeys, Nqn, host_id, read_keys};
+use host::{Backend, KeyFiles, Keys, Nqn, host_id};
 use std::fmt;
 use std::path::PathBuf;
 use units::{Bytes, Nanos, NotAQuantity};
@@ -42,6 +42,7 @@ pub struct Uri {
     /// Files with the key of this host, and of the targets.
     key: Option<PathBuf>,
     ctrl_key: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
     backend: Backend,
     ttl: Option<Nanos>,
     lock_patience: Nanos,
@@ -87,13 +88,14 @@ impl fmt::Display for UriError {
 
 impl std::error::Error for UriError {}
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "store",
     "flush",
     "policy",
     "host",
     "key",
     "ctrl_key",
+    "tls_key",
     "backend",
     "ttl",
     "lock_patience",
@@ -140,6 +142,7 @@ impl Uri {
             host: None,
             key: None,
             ctrl_key: None,
+            tls_key: None,
             backend: Backend::Auto,
             ttl: None,
             lock_patience: LOCK_PATIENCE,
@@ -187,6 +190,7 @@ impl Uri {
             }
             "key" => self.key = Some(value.into()),
             "ctrl_key" => self.ctrl_key = Some(value.into()),
+            "tls_key" => self.tls_key = Some(value.into()),
             "backend" => {
                 let all =
                     [("auto", Backend::Auto), ("io_uring", Backend::IoUring), ("epoll", Backend::Epoll)];
@@ -230,16 +234,16 @@ impl Uri {
         Ok(Options { settings, host, host_id, keys, backend, memory, io_timeout })
     }
 
-    fn keys(&self) -> Result<Option<HostKeys>, UriError> {
+    fn keys(&self) -> Result<Keys, UriError> {
         let wrong = |key: &str, why: String| UriError::Value(key.to_owned(), why);
-        match (&self.key, &self.ctrl_key) {
-            (None, None) => Ok(None),
-            (None, Some(_)) => Err(wrong("ctrl_key", "needs the option 'key', too".to_owned())),
-            (Some(key), ctrl_key) => match read_keys(key, ctrl_key.as_deref()) {
-                Ok(keys) => Ok(Some(keys)),
-                Err(error) => Err(wrong("key", error.to_string())),
-            },
+        if self.ctrl_key.is_some() && self.key.is_none() {
+            return Err(wrong("ctrl_key", "needs the option 'key', too".to_owned()));
         }
+        let (dhchap, dhchap_ctrl) = (self.key.clone(), self.ctrl_key.clone());
+        let dhchap = KeyFiles { dhchap, dhchap_ctrl, ..KeyFiles::default() };
+        let tls = KeyFiles { tls: self.tls_key.clone(), ..KeyFiles::default() };
+        let read = |name: &str, files: KeyFiles| files.read().map_err(|error| wrong(name, error.to_string()));
+        Ok(Keys { tls: read("tls_key", tls)?.tls, ..read("key", dhchap)? })
     }
 }
 
@@ -289,10 +293,10 @@ mod tests {
         std::fs::write(&file, text).expect("a file");
         let uri = |more: &str| parse(&format!("gimbal://db?store=/s{more}")).expect("a URI").options();
         let one = format!("&key={}", file.display());
-        let keys = uri(&one).expect("a key").keys.expect("it was given");
+        let keys = uri(&one).expect("a key").keys.dhchap.expect("it was given");
         assert_eq!((keys.host.to_text().as_str(), keys.controller.is_some()), (text, false));
         let both = format!("{one}&ctrl_key={}", file.display());
-        assert!(uri(&both).expect("two keys").keys.expect("they were given").controller.is_some());
+        assert!(uri(&both).expect("two keys").keys.dhchap.expect("they were given").controller.is_some());
         let no_own = uri(&format!("&ctrl_key={}", file.display())).expect_err("no key of its own");
         assert!(no_own.to_string().contains("option 'ctrl_key'"), "{no_own}");
         std::fs::write(&file, text.replace("6Uw9", "6Uw8")).expect("a file");

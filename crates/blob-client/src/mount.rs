@@ -6,7 +6,7 @@ use crate::store_thread;
 use crate::thread::Thread;
 use blob::store::Store;
 use blob::{Fault, Outcome, Request, Settings, Volume};
-use host::{Backend, Engine, HostId, HostKeys, Nqn, host_id};
+use host::{Backend, Engine, HostId, Keys, Nqn, host_id};
 use reactor::Reactor;
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -27,7 +27,7 @@ pub struct Options {
     /// This host's identifier.
     pub host_id: HostId,
     /// The keys by which this host and the targets prove themselves to each other.
-    pub keys: Option<HostKeys>,
+    pub keys: Keys,
     /// The kernel interface for the network.
     pub backend: Backend,
     /// Memory for IOs in flight.

@@ -3,10 +3,10 @@
 //! Elsewhere: keys are made by `gimbal key`.
 
 use anyhow::Result;
-use host::HostKeys;
+use host::{KeyFiles, Keys};
 use std::path::PathBuf;
 
-/// Files with keys for DH-HMAC-CHAP.
+/// Files with keys for DH-HMAC-CHAP and TLS.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct KeyFlags {
     /// File with the key of this host, for targets that ask for a proof of who it is
@@ -15,12 +15,23 @@ pub(crate) struct KeyFlags {
     /// File with the key of the controller: the target has to prove itself, too
     #[arg(long, value_name = "FILE", requires = "dhchap_key_file")]
     dhchap_ctrl_key_file: Option<PathBuf>,
+    /// File with the key for TLS: connections are encrypted, and both ends prove who they are
+    #[arg(long, value_name = "FILE")]
+    tls_key_file: Option<PathBuf>,
+    /// Derive pre-shared keys as libnvme before 1.16 does, for targets that know no others
+    #[arg(long, requires = "tls_key_file")]
+    tls_compat: bool,
 }
 
 impl KeyFlags {
-    /// The keys in these files, if there are any.
-    pub(crate) fn read(&self) -> Result<Option<HostKeys>> {
-        let Some(file) = &self.dhchap_key_file else { return Ok(None) };
-        Ok(Some(host::read_keys(file, self.dhchap_ctrl_key_file.as_deref())?))
+    /// The keys in these files.
+    pub(crate) fn read(&self) -> Result<Keys> {
+        let files = KeyFiles {
+            dhchap: self.dhchap_key_file.clone(),
+            dhchap_ctrl: self.dhchap_ctrl_key_file.clone(),
+            tls: self.tls_key_file.clone(),
+            tls_compat: self.tls_compat,
+        };
+        Ok(files.read()?)
     }
 }

@@ -6,7 +6,7 @@ mod linux;
 
 use auth::{Hash, Secret};
 use host::{
-    Backend, Backoff, Client, Controller, ControllerOptions, DhKey, HostId, HostKeys, Nqn, Operation,
+    Backend, Backoff, Client, Controller, ControllerOptions, DhKey, HostId, HostKeys, Keys, Nqn, Operation,
     Request, RetryPolicy, discover,
 };
 use linux::Kernel::{Linux6_1, Linux6_12};
@@ -56,7 +56,8 @@ fn do_blocks(controller: &Controller, operation: Operation, lba: u64, blocks: u3
 /// Every operation of an initiator, with each combination of digests.
 fn use_everything(kernel: Kernel) {
     let (guest, address) = kernel_target(|walk| walk, kernel);
-    let found = discover(Backend::Auto, address, (&host_nqn(), HOST_ID), None).expect("it answers");
+    let found =
+        discover(Backend::Auto, address, (&host_nqn(), HOST_ID), Keys::default()).expect("it answers");
     assert!(found.iter().any(|found| found.subsystem.as_str() == KERNEL_NQN), "{found:?}");
 
     let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("some backend is there");
@@ -141,7 +142,11 @@ fn the_initiator_and_linux_6_12_prove_themselves_to_each_other() {
             Linux6_12,
         );
         let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("some backend is there");
-        let with = |keys| ControllerOptions { keys, backoff: Backoff::NEVER_RETRY, ..options(address) };
+        let with = |dhchap| ControllerOptions {
+            keys: Keys { dhchap, tls: None },
+            backoff: Backoff::NEVER_RETRY,
+            ..options(address)
+        };
         for controller in [None, Some(of_target.clone())] {
             let keys = Some(HostKeys { host: own.clone(), controller });
             let controller =

@@ -21,7 +21,7 @@ use units::Instant;
 
 /// Bytes after which a batch to a socket is closed: large enough to make system calls rare, small enough that
 /// the first command does not wait for the last.
-const BATCH_BYTES: usize = 256 << 10;
+pub(crate) const BATCH_BYTES: usize = 256 << 10;
 /// The identifier of the Asynchronous Event Request. It may stay outstanding forever, so it is not among the
 /// commands that time out. No slot of the admin queue has this number.
 const EVENT_REQUEST_CID: u16 = 0xfff;
@@ -300,8 +300,8 @@ impl Connection {
 pub(crate) trait Batch {
     /// Appends a copy of `bytes`.
     fn push(&mut self, bytes: &[u8]);
-    /// Bytes so far.
-    fn length(&self) -> usize;
+    /// Whether more may be appended.
+    fn has_room(&self) -> bool;
 }
 
 impl Batch for SendBatch {
@@ -309,8 +309,8 @@ impl Batch for SendBatch {
         self.push_bytes(bytes);
     }
 
-    fn length(&self) -> usize {
-        self.len()
+    fn has_room(&self) -> bool {
+        self.len() < BATCH_BYTES
     }
 }
 
@@ -319,8 +319,8 @@ impl Batch for Vec<u8> {
         self.extend_from_slice(bytes);
     }
 
-    fn length(&self) -> usize {
-        self.len()
+    fn has_room(&self) -> bool {
+        self.len() < BATCH_BYTES
     }
 }
 
@@ -341,6 +341,6 @@ impl<T: Batch> Outgoing<Payload> for Gather<'_, T> {
     }
 
     fn room(&self) -> bool {
-        self.batch.length() < BATCH_BYTES
+        self.batch.has_room()
     }
 }

@@ -4,9 +4,9 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::fault::ConnectError;
 use crate::options::ControllerOptions;
-use crate::{Backend, Backoff, HostKeys};
+use crate::{Backend, Backoff, Keys};
 use nvme::spec::connect::HostId;
-use nvme::spec::discovery::{DiscoveryEntry, SubsystemType};
+use nvme::spec::discovery::{DiscoveryEntry, SecureChannel, SubsystemType};
 use nvme::spec::nqn::Nqn;
 use std::io;
 use std::net::SocketAddr;
@@ -21,14 +21,17 @@ pub struct Discovered {
     pub address: String,
     /// The port.
     pub port: Option<u16>,
+    /// Whether it is reached with TLS only.
+    pub needs_tls: bool,
 }
 
 impl Discovered {
     /// `None` if it is not a subsystem with namespaces, or not reached over TCP.
     pub(crate) fn from_entry(entry: &DiscoveryEntry) -> Option<Discovered> {
         let is_usable = entry.is_tcp() && entry.subsystem_type() == Some(SubsystemType::Nvm);
+        let needs_tls = entry.secure_channel() == SecureChannel::Required;
         let subsystem = entry.subsystem_nqn().filter(|_| is_usable)?;
-        Some(Discovered { subsystem, address: entry.address(), port: entry.port() })
+        Some(Discovered { subsystem, address: entry.address(), port: entry.port(), needs_tls })
     }
 }
 
@@ -48,7 +51,7 @@ pub fn discover(
     backend: Backend,
     address: SocketAddr,
     (host, host_id): (&Nqn, HostId),
-    keys: Option<HostKeys>,
+    keys: Keys,
 ) -> Result<Vec<Discovered>, DiscoverError> {
     let mut engine = Engine::new(backend, Bytes::ZERO).map_err(DiscoverError::Io)?;
     let mut options = ControllerOptions::new(address, Nqn::discovery(), host.clone(), host_id);

@@ -12,11 +12,13 @@
 //!
 //! Elsewhere: `session` makes all decisions.
 
+use crate::connection::Batch;
 use crate::event::{ControllerId, Event};
 use crate::fault::Fault;
 use crate::namespace::Namespace;
 use crate::options::ControllerOptions;
 use crate::request::{Refusal, Refused, Request};
+use crate::secured::Secured;
 use crate::session::{Output, Session};
 use crate::view::View;
 use nvme::host::{ControllerInfo, Purpose};
@@ -25,6 +27,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
+use tls::Broken;
 use units::{Bytes, Instant, Nanos};
 
 /// Time that a closed connection stays open so that its TermReq can be sent.
@@ -44,11 +47,12 @@ struct Slot {
     armed: Instant,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Socket {
     slot: usize,
     connection: usize,
     is_sending: bool,
+    secured: Option<Box<Secured>>,
 }
 
 /// Drives many controllers on the thread that created it.
@@ -65,6 +69,8 @@ pub struct Engine {
     touched: Vec<usize>,
     events: VecDeque<Event>,
     spare: Vec<SendBatch>,
+    /// Room for the plaintext of a record.
+    plain: Vec<u8>,
 }
 
 impl Engine {
@@ -89,6 +95,7 @@ impl Engine {
             touched: Vec::new(),
             events: VecDeque::new(),
             spare: Vec::new(),
+            plain: Vec::new(),
         }
     }
 
@@ -250,10 +257,32 @@ impl Engine {
     }
 
     fn on_received(&mut self, now: Instant, token: Token, bytes: &RecvBuffer) {
-        let Some(&Socket { slot, connection, .. }) = self.sockets.get(&token) else { return };
-        if let Some(session) = &mut self.slots[slot].session {
-            session.on_bytes(now, connection, bytes);
-            self.after_input(now, slot);
+        let Some(Socket { slot, connection, secured, .. }) = self.sockets.get_mut(&token) else { return };
+        let (slot, connection) = (*slot, *connection);
+        let Some(session) = &mut self.slots[slot].session else { return };
+        match secured {
+            None => session.on_bytes(now, connection, bytes),
+            Some(secured) => {
+                let plain = &mut self.plain;
+                if let Err(broken) = receive(session, connection, secured, (now, bytes, plain)) {
+                    session.on_closed(now, Fault::Tls(broken));
+                }
+                self.send_records(now, token);
+            }
+        }
+        self.after_input(now, slot);
+    }
+
+    /// Sends records that the session knows nothing of: those of the handshake.
+    fn send_records(&mut self, now: Instant, token: Token) {
+        let Some(socket) = self.sockets.get_mut(&token).filter(|socket| !socket.is_sending) else { return };
+        let Some(secured) = &mut socket.secured else { return };
+        let mut batch = self.spare.pop().unwrap_or_default();
+        match secured.seal(&mut batch) {
+            Ok(()) if batch.is_empty() => self.spare.push(batch),
+            // If it is refused, the connection has just broken; its event follows.
+            Ok(()) => socket.is_sending = self.reactor.send(token, batch).is_ok(),
+            Err(broken) => self.on_broken(now, token, Fault::Tls(broken)),
         }
     }
 
@@ -271,6 +300,7 @@ impl Engine {
             Ok(()) => {
                 if let Some(session) = &mut self.slots[slot].session {
                     session.on_sent(connection);
+                    self.send_records(now, token);
                     self.after_input(now, slot);
                 }
             }
@@ -279,13 +309,20 @@ impl Engine {
     }
 
     fn on_connected(&mut self, now: Instant, token: Token, result: io::Result<()>) {
-        let Some(&Socket { slot, connection, .. }) = self.sockets.get(&token) else { return };
+        let Some(socket) = self.sockets.get_mut(&token) else { return };
+        let (slot, connection) = (socket.slot, socket.connection);
         match result {
             Ok(()) => {
-                if let Some(session) = &mut self.slots[slot].session {
-                    session.on_connected(now, connection);
-                    self.after_input(now, slot);
+                let Some(session) = &mut self.slots[slot].session else { return };
+                match Secured::begin(session.options()) {
+                    Ok(None) => session.on_connected(now, connection),
+                    Ok(secured) => {
+                        socket.secured = secured;
+                        self.send_records(now, token);
+                    }
+                    Err(broken) => session.on_closed(now, Fault::Tls(broken)),
                 }
+                self.after_input(now, slot);
             }
             Err(error) => self.on_broken(now, token, Fault::Unreachable(Arc::new(error))),
         }
@@ -390,7 +427,8 @@ impl Engine {
         match self.reactor.connect(session.options().address) {
             Ok(token) => {
                 sockets[connection] = Some(token);
-                self.sockets.insert(token, Socket { slot: index, connection, is_sending: false });
+                self.sockets
+                    .insert(token, Socket { slot: index, connection, is_sending: false, secured: None });
             }
             Err(error) => session.on_closed(now, Fault::Unreachable(Arc::new(error))),
         }
@@ -400,12 +438,22 @@ impl Engine {
         let Some(token) = self.slots[index].sockets.get_mut(connection).and_then(Option::take) else {
             return;
         };
-        let was_sending = self.sockets.remove(&token).is_some_and(|socket| socket.is_sending);
-        let lingers = !last_words.is_empty() && !was_sending && {
-            let mut batch = SendBatch::new();
-            batch.push_bytes(last_words);
-            self.reactor.send(token, batch).is_ok()
-        };
+        let socket = self.sockets.remove(&token).filter(|socket| !socket.is_sending);
+        let lingers = !last_words.is_empty()
+            && socket.is_some_and(|socket| {
+                let mut batch = SendBatch::new();
+                let written = match socket.secured {
+                    None => {
+                        batch.push_bytes(last_words);
+                        Ok(())
+                    }
+                    Some(mut secured) => {
+                        secured.push(last_words);
+                        secured.seal(&mut batch)
+                    }
+                };
+                written.is_ok() && self.reactor.send(token, batch).is_ok()
+            });
         if lingers {
             self.lingering.push((now + LINGER, token));
         } else {
@@ -432,7 +480,14 @@ impl Engine {
                 continue;
             }
             let mut batch = self.spare.pop().unwrap_or_default();
-            session.poll_transmit(connection, &mut batch);
+            match &mut socket.secured {
+                None => session.poll_transmit(connection, &mut batch),
+                Some(secured) => {
+                    session.poll_transmit(connection, &mut **secured);
+                    // An error of TLS is met once more when the next bytes arrive, or nothing does, which times out.
+                    let _ = secured.seal(&mut batch);
+                }
+            }
             if batch.is_empty() {
                 self.spare.push(batch);
                 continue;
@@ -444,4 +499,20 @@ impl Engine {
             }
         }
     }
+}
+
+/// Takes in records of a connection.
+fn receive(
+    session: &mut Session,
+    connection: usize,
+    secured: &mut Secured,
+    (now, bytes, plain): (Instant, &[u8], &mut Vec<u8>),
+) -> Result<(), Broken> {
+    if secured.on_bytes(bytes)? {
+        session.on_connected(now, connection);
+    }
+    while let Some(plain) = secured.read(now, plain)? {
+        session.on_bytes(now, connection, plain);
+    }
+    Ok(())
 }

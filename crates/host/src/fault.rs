@@ -51,6 +51,8 @@ pub enum Fault {
     ProofCommand(Status),
     /// The proof has failed, on either side.
     Unproved(Explanation),
+    /// TLS has failed.
+    Tls(tls::Broken),
     /// The target asks for no proof, so it has not proved itself, and this host has a key by which it should.
     ControllerUnproved,
     /// The controller cannot be used.
@@ -78,6 +80,7 @@ impl Fault {
             | Fault::NoKey
             | Fault::Unproved(_)
             | Fault::ControllerUnproved
+            | Fault::Tls(tls::Broken::Handshake(_) | tls::Broken::Unwanted(_))
             | Fault::Controller(HostError::Lacking(_)) => false,
             Fault::ProofCommand(status) => !status.dnr,
             Fault::Unreachable(_)
@@ -89,6 +92,7 @@ impl Fault {
             | Fault::NotReady(..)
             | Fault::Silent(..)
             | Fault::NoRandomness(_)
+            | Fault::Tls(_)
             | Fault::Controller(_) => true,
         }
     }
@@ -106,9 +110,14 @@ impl Fault {
                 Some("check that an NVMe/TCP target listens there; if so, this host or the target has a bug")
             }
             Fault::NoDigests => Some("turn digests on at the target, or turn them off here"),
-            Fault::NoKey => Some("give this host its key (--dhchap-key-file)"),
+            Fault::NoKey => {
+                Some("give this host its key (--dhchap-key-file), or connect with TLS (--tls-key-file)")
+            }
             Fault::Unproved(_) => Some(
                 "compare the fingerprints of the keys at both ends (gimbal key show); the target's log says more",
+            ),
+            Fault::Tls(tls::Broken::Handshake(_)) => Some(
+                "check that the target has TLS on for this subsystem and this host's tls_key (gimbal key show compares fingerprints); its log says which it was",
             ),
             Fault::ControllerUnproved => Some(
                 "write a [[host]] table with this host's keys at the target; or leave the key of the controller out here, if it need not prove itself",
@@ -120,6 +129,7 @@ impl Fault {
             | Fault::NotReady(..)
             | Fault::NoRandomness(_)
             | Fault::ProofCommand(_)
+            | Fault::Tls(_)
             | Fault::Controller(_) => Some("check the target's log and the network"),
         }
     }
@@ -156,6 +166,7 @@ impl fmt::Display for Fault {
                 write!(f, "the target answered {status} to an authentication command")
             }
             Fault::Unproved(explanation) => write!(f, "the proof of identity has failed: {explanation}"),
+            Fault::Tls(broken) => broken.fmt(f),
             Fault::ControllerUnproved => {
                 f.write_str("the target has not proved that it has the key of the controller")
             }

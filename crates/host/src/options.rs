@@ -1,7 +1,6 @@
 //! Options of a host for its controllers: identity, number of queues, timeouts.
 
-use crate::Backoff;
-use auth::exchange::HostKeys;
+use crate::{Backoff, Keys};
 use nvme::spec::connect::HostId;
 use nvme::spec::nqn::Nqn;
 use std::net::SocketAddr;
@@ -54,9 +53,8 @@ pub struct ControllerOptions {
     pub backoff: Backoff,
     /// Treatment of outstanding IOs when the connection is lost.
     pub retry: RetryPolicy,
-    /// The keys of this host and of the controller: with the second one, the controller has to prove itself, too. `None`: a target that asks
-    /// for a proof is not used.
-    pub keys: Option<HostKeys>,
+    /// The keys by which this host and the controller prove themselves.
+    pub keys: Keys,
     /// Seed of the jitter.
     pub seed: u64,
 }
@@ -81,7 +79,7 @@ impl ControllerOptions {
             io_timeout: Nanos::secs(30),
             backoff: Backoff::default(),
             retry: RetryPolicy::Again { times: 3 },
-            keys: None,
+            keys: Keys::default(),
             seed: 0,
         }
     }

@@ -13,7 +13,7 @@ use crate::job::Job;
 use crate::observe::{Observer, Phase};
 use crate::pace::Pacing;
 use crate::results::{JobResult, Results};
-use host::{Backend, Backoff, HostKeys, Nqn, Waker, discover};
+use host::{Backend, Backoff, Keys, Nqn, Waker, discover};
 use reactor::Clock;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -65,7 +65,7 @@ pub struct Options {
     /// Obey the switch's credits.
     pub credits: bool,
     /// The keys by which the hosts of all jobs prove who they are.
-    pub keys: Option<HostKeys>,
+    pub keys: Keys,
     /// A connection with an IO that takes longer is considered dead.
     pub io_timeout: Nanos,
     /// Reconnects to a lost target before the run fails.
@@ -85,7 +85,7 @@ impl Default for Options {
             header_digest: false,
             data_digest: false,
             credits: true,
-            keys: None,
+            keys: Keys::default(),
             io_timeout: Nanos::secs(30),
             backoff: BACKOFF,
         }

@@ -64,6 +64,18 @@ impl SendBatch {
         }
     }
 
+    /// Appends `bytes`, and leaves it empty: without a copy if the batch has no bytes of its own yet.
+    pub fn push_vec(&mut self, bytes: &mut Vec<u8>) {
+        if self.bytes.is_empty() && !bytes.is_empty() {
+            std::mem::swap(&mut self.bytes, bytes);
+            self.length += self.bytes.len();
+            self.pieces.push(Piece::Bytes(0..self.bytes.len()));
+        } else {
+            self.push_bytes(bytes);
+        }
+        bytes.clear();
+    }
+
     /// Appends `range` of `buffer` by moving the buffer in.
     ///
     /// # Panics
@@ -164,6 +176,18 @@ mod tests {
         assert_eq!((batch.len(), batch.pieces()), (18, 3));
         assert_eq!(batch.drain_buffers().map(|buffer| buffer.len()).collect::<Vec<_>>(), [4096, 10]);
         assert_eq!((batch.len(), batch.pieces()), (0, 0));
+    }
+
+    #[test]
+    fn a_vector_is_taken_without_a_copy_into_an_empty_batch() {
+        let (mut batch, mut bytes) = (SendBatch::new(), b"first".to_vec());
+        let place = bytes.as_ptr();
+        batch.push_vec(&mut bytes);
+        assert_eq!((batch.bytes.as_ptr(), bytes.len()), (place, 0));
+        bytes.extend_from_slice(b" second");
+        batch.push_vec(&mut bytes);
+        batch.push_vec(&mut Vec::new());
+        assert_eq!((batch.len(), batch.pieces(), &batch.bytes[..]), (12, 1, &b"first second"[..]));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Makes the subsystems that hosts see, from the configuration and the devices.
 
-use crate::config::{self, AllowedHosts, Config, NamespaceConfig, SubsystemConfig};
+use crate::config::{self, AllowedHosts, Config, NamespaceConfig, SubsystemConfig, Tls};
 use crate::device::{Facts, Usage};
 use crate::home::{Home, Placement};
 use crate::identity::{self, Identifiers};
 use crate::state::NamespaceName;
 use nvme::spec::Nqn;
 use nvme::spec::connect::CNTLID_MAX;
-use nvme::spec::discovery::SubsystemType;
+use nvme::spec::discovery::{SecureChannel, SubsystemType};
 use nvme::subsystem::{
     BlockSize, ConnectBounds, DiscoveryAddress, DiscoveryRecord, HostAccess, Limits, NamespaceInfo, Role,
     Subsystem,
@@ -190,16 +190,33 @@ pub(crate) fn discovery_records(
         kind: SubsystemType::CurrentDiscovery,
         address: as_told(address),
         hosts: HostAccess::Any,
+        secure: secure_channel(config.security.demand_of_discovery().tls),
     };
     let mut records: Vec<DiscoveryRecord> = addresses.iter().map(itself).collect();
     for subsystem in &config.subsystems {
         for address in addresses {
             let address = as_told(address);
             let (nqn, hosts) = (parse_nqn(&subsystem.nqn)?, access(&subsystem.hosts)?);
-            records.push(DiscoveryRecord { subsystem: nqn, kind: SubsystemType::Nvm, address, hosts });
+            let secure = secure_channel(config.security.demand(subsystem.security).tls);
+            records.push(DiscoveryRecord {
+                subsystem: nqn,
+                kind: SubsystemType::Nvm,
+                address,
+                hosts,
+                secure,
+            });
         }
     }
     Ok(records)
+}
+
+/// Whether connections have TLS, as the `nvme` crate expects it.
+fn secure_channel(tls: Tls) -> SecureChannel {
+    match tls {
+        Tls::Off => SecureChannel::Without,
+        Tls::Optional => SecureChannel::Optional,
+        Tls::Required => SecureChannel::Required,
+    }
 }
 
 /// The hosts that may connect, as the `nvme` crate expects them.

@@ -38,17 +38,22 @@ const BATCH_BYTES_MAX: usize = 2 << 20;
 /// This part (one in eight) of the memory for arriving data is for capsules, which are small.
 const CAPSULES_PART: u64 = 8;
 
+/// Bytes of plaintext in a record of TLS.
+const PLAIN: usize = 16 << 10;
+
 /// The pools for data that arrives.
 pub(crate) struct Intakes {
     capsules: BufferPool,
     transfers: BufferPool,
+    /// Room for the plaintext of a record; empty until a connection has TLS.
+    plain: Vec<u8>,
 }
 
 impl Intakes {
     /// Pools of `memory` in total.
     pub(crate) fn new(memory: Bytes) -> Intakes {
         let (capsules, transfers) = Intakes::parts(memory);
-        Intakes { capsules: BufferPool::new(capsules), transfers: BufferPool::new(transfers) }
+        Intakes::with(BufferPool::new(capsules), BufferPool::new(transfers))
     }
 
     /// Divides `memory`: for capsules, for transfers.
@@ -66,7 +71,23 @@ impl Intakes {
 
     /// Pools of `each` for capsules and for transfers.
     pub(crate) fn alike(each: Bytes) -> Intakes {
-        Intakes { capsules: BufferPool::new(each), transfers: BufferPool::new(each) }
+        Intakes::with(BufferPool::new(each), BufferPool::new(each))
+    }
+
+    fn with(capsules: BufferPool, transfers: BufferPool) -> Intakes {
+        Intakes { capsules, transfers, plain: Vec::new() }
+    }
+
+    /// Takes the room for the plaintext of a record.
+    pub(crate) fn take_plain(&mut self) -> Vec<u8> {
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.resize(PLAIN, 0);
+        plain
+    }
+
+    /// Returns it.
+    pub(crate) fn give_plain(&mut self, plain: Vec<u8>) {
+        self.plain = plain;
     }
 
     /// Returns a buffer.

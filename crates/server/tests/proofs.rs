@@ -71,6 +71,7 @@ fn secured(keys: &Keys, authentication: Authentication) -> Config {
         dhchap_key: Some(keys.file(1, Some(Hash::Sha256))),
         dhchap_key_next: None,
         dhchap_ctrl_key: Some(keys.file(9, Some(Hash::Sha512))),
+        tls_key: Vec::new(),
     }];
     config
 }
@@ -82,7 +83,7 @@ fn options(address: SocketAddr, host: &str, keys: Option<HostKeys>) -> Controlle
         retry: RetryPolicy::Never,
         backoff: Backoff::NEVER_RETRY,
         connect_timeout: Nanos::secs(60),
-        keys,
+        keys: host::Keys { dhchap: keys, tls: None },
         ..ControllerOptions::new(address, name(DEFAULT_NQN), name(host), HostId(id))
     }
 }
@@ -320,6 +321,7 @@ fn a_queue_can_be_proved_for_its_own_host_only() {
         dhchap_key: Some(keys.file(2, Some(Hash::Sha256))),
         dhchap_key_next: None,
         dhchap_ctrl_key: None,
+        tls_key: Vec::new(),
     };
     config.hosts.push(second);
     let server = start(config);
@@ -442,7 +444,12 @@ fn discovery_asks_for_a_proof_if_it_is_for_hosts() {
         let server = start(config);
         let find = |host: &str, keys| {
             let name = Nqn::new(host).expect("a name");
-            host::discover(host::Backend::Auto, server.addresses()[0], (&name, HostId([7; 16])), keys)
+            host::discover(
+                host::Backend::Auto,
+                server.addresses()[0],
+                (&name, HostId([7; 16])),
+                host::Keys { dhchap: keys, tls: None },
+            )
         };
         assert_eq!(find(HOST, Some(own(1))).expect("it is answered").len(), 1);
         assert_eq!(find(OTHER, None).is_ok(), access == DiscoveryAccess::Open);

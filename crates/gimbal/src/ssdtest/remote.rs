@@ -10,7 +10,7 @@ use super::tested::{Facts, Storage};
 use crate::address::resolve;
 use anyhow::{Context, Result, anyhow, bail};
 use host::{
-    ControllerId, ControllerOptions, Engine, Event, HostKeys, Namespace, Nqn, Operation, Request, RetryPolicy,
+    ControllerId, ControllerOptions, Engine, Event, Keys, Namespace, Nqn, Operation, Request, RetryPolicy,
 };
 use probe::{Io, IoKind};
 use reactor::{Backend, Clock, IoBuffer, Options, Reactor};
@@ -41,7 +41,7 @@ impl Remote {
     /// Connects.
     pub(super) fn open(
         name: &Name,
-        (host, keys): (&str, Option<HostKeys>),
+        (host, keys): (&str, Keys),
         read_only: bool,
         stop: &Stop,
     ) -> Result<(Remote, Facts)> {

@@ -7,7 +7,7 @@ use super::remote::Remote;
 use super::simulated::Simulated;
 use super::stop::Stop;
 use anyhow::Result;
-use host::HostKeys;
+use host::Keys;
 use probe::{Completion, Device, Io};
 use server::{Holes, LocalOptions};
 use units::{Bytes, Instant};
@@ -54,7 +54,7 @@ impl Tested {
     pub(super) fn open(
         name: &DeviceName,
         options: LocalOptions,
-        host: (&str, Option<HostKeys>),
+        host: (&str, Keys),
         stop: &Stop,
     ) -> Result<(Tested, Facts)> {
         Ok(match name {

@@ -9,7 +9,7 @@ pub(crate) mod scratch;
 use crate::process::{Log, Process, gimbal};
 use blob::{Class, Outcome, Request, Settings};
 use blob_client::{Mount, Options, unique_name};
-use host::{Backend, HostId, HostKeys, Nqn};
+use host::{Backend, HostId, KeyFiles, Keys, Nqn};
 use scratch::Scratch;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -237,16 +237,21 @@ impl Rack {
     /// Mounts the volume with the keys of the rack.
     pub(crate) fn mount_with_keys(&self) -> Mount {
         let [own, ctrl] = self.key_files();
-        mount_with(&self.store(), Some(host::read_keys(&own, Some(&ctrl)).expect("they were made")))
+        mount_with(
+            &self.store(),
+            KeyFiles { dhchap: Some(own), dhchap_ctrl: Some(ctrl), ..KeyFiles::default() }
+                .read()
+                .expect("they were made"),
+        )
     }
 }
 
 /// Mounts the volume, also if its last client was killed a moment ago.
 pub(crate) fn mount(store: &str) -> Mount {
-    mount_with(store, None)
+    mount_with(store, Keys::default())
 }
 
-fn mount_with(store: &str, keys: Option<HostKeys>) -> Mount {
+fn mount_with(store: &str, keys: Keys) -> Mount {
     let host = Nqn::new(HOST).expect("a name");
     let settings = Settings {
         ttl: TTL,

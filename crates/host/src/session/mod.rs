@@ -217,6 +217,6 @@ fn controller(options: &ControllerOptions, purpose: Purpose) -> HostController {
     let (io_queues, credits) = (options.io_queues, options.credits);
     // Reading a log takes very little time, and Linux's discovery controllers do not support keep-alive.
     let keep_alive = if purpose == Purpose::Io { options.keep_alive } else { Nanos::ZERO };
-    let authenticates = options.keys.is_some();
+    let authenticates = options.keys.dhchap.is_some();
     HostController::new(names, AdminOptions { purpose, io_queues, credits, keep_alive, authenticates })
 }

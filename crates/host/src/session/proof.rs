@@ -26,7 +26,7 @@ const RECEIVE_LENGTH: u32 = 4096;
 impl Session {
     /// Begins the proof of a queue. Its Connect was answered.
     pub(super) fn begin_proof(&mut self, now: Instant, number: usize) -> Result<(), Fault> {
-        let Some(keys) = self.options.keys.clone() else { return Err(Fault::NoKey) };
+        let Some(keys) = self.options.keys.dhchap.clone() else { return Err(Fault::NoKey) };
         self.transactions = self.transactions.wrapping_add(1);
         let names = Names {
             host: self.options.host.as_str().to_owned(),
@@ -38,10 +38,12 @@ impl Session {
         self.go_on_with_proof(now, number)
     }
 
-    /// A queue is used without a proof, as its Connect was answered.
+    /// A queue is used without a proof, as its Connect was answered. With TLS, both ends have proved themselves.
     pub(super) fn accept_without_proof(&self) -> Result<(), Fault> {
-        match &self.options.keys {
-            Some(HostKeys { controller: Some(_), .. }) => Err(Fault::ControllerUnproved),
+        match &self.options.keys.dhchap {
+            Some(HostKeys { controller: Some(_), .. }) if self.options.keys.tls.is_none() => {
+                Err(Fault::ControllerUnproved)
+            }
             _ => Ok(()),
         }
     }

@@ -84,6 +84,7 @@ impl TestTarget {
             kind: SubsystemType::Nvm,
             address: DiscoveryAddress::AsReached { is_ipv6: false, port: 4420 },
             hosts: HostAccess::Any,
+            secure: nvme::spec::discovery::SecureChannel::Without,
         }]);
         TestTarget {
             subsystems: vec![io, discovery],

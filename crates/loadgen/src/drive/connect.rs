@@ -80,6 +80,8 @@ impl Drive {
             None => load.nqn.clone().expect("the run found a subsystem for jobs that name none"),
         };
         let default = ControllerOptions::new(load.address, nqn.clone(), host.clone(), host::host_id(&host));
+        let keys = &load.options.keys;
+        let has_keys = keys.dhchap.is_some() || keys.tls.is_some();
         let options = ControllerOptions {
             io_queues: job.numjobs as u16,
             queue_depth: job.iodepth as u16,
@@ -87,8 +89,8 @@ impl Drive {
             header_digest: load.options.header_digest,
             data_digest: load.options.data_digest,
             credits: load.options.credits && job.credits,
-            keys: load.options.keys.clone(),
-            connect_timeout: load.options.keys.as_ref().map_or(default.connect_timeout, |_| PROOFS_PATIENCE),
+            keys: keys.clone(),
+            connect_timeout: if has_keys { PROOFS_PATIENCE } else { default.connect_timeout },
             io_timeout: load.options.io_timeout,
             backoff: load.options.backoff,
             seed: load.options.seed ^ number as u64,

@@ -20,8 +20,13 @@ pub const RECORD_SIZE: usize = 1024;
 const TRANSPORT_TCP: u8 = 3;
 const FAMILY_IPV4: u8 = 1;
 const FAMILY_IPV6: u8 = 2;
-/// TREQ: secure channel not specified; the host may turn flow control off.
+/// TREQ: the host may turn flow control off.
 const TREQ_FLOW_CONTROL_OPTIONAL: u8 = 1 << 2;
+/// TREQ bits 1:0: a secure channel is required, or not.
+const TREQ_SECURE_REQUIRED: u8 = 1;
+const TREQ_SECURE_OPTIONAL: u8 = 2;
+/// TSAS.SECTYPE: TLS 1.3.
+const SECTYPE_TLS_1_3: u8 = 2;
 /// CNTLID: any free controller.
 const CNTLID_DYNAMIC: u16 = 0xffff;
 /// EFLAGS bit 0: this subsystem returns the same entries, so a host need not connect to it to learn more.
@@ -69,6 +74,18 @@ impl SubsystemType {
     }
 }
 
+/// Whether a connection is encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SecureChannel {
+    /// It cannot be.
+    #[default]
+    Without,
+    /// As the host likes, with TLS 1.3.
+    Optional,
+    /// It has to be, with TLS 1.3.
+    Required,
+}
+
 /// An entry of the page.
 #[derive(Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -92,14 +109,27 @@ pub struct DiscoveryEntry {
 const _: () = assert!(size_of::<DiscoveryEntry>() == RECORD_SIZE);
 
 impl DiscoveryEntry {
-    /// `subsystem` over TCP at `address` and `port`.
-    pub fn tcp(subsystem_type: SubsystemType, subsystem: &Nqn, address: IpAddr, port: u16) -> DiscoveryEntry {
+    /// `subsystem` over TCP at an address and a port.
+    pub fn tcp(
+        subsystem_type: SubsystemType,
+        subsystem: &Nqn,
+        (address, port): (IpAddr, u16),
+        secure: SecureChannel,
+    ) -> DiscoveryEntry {
         use alloc::string::ToString;
+        let (requirement, security) = match secure {
+            SecureChannel::Without => (0, 0),
+            SecureChannel::Optional => (TREQ_SECURE_OPTIONAL, SECTYPE_TLS_1_3),
+            SecureChannel::Required => (TREQ_SECURE_REQUIRED, SECTYPE_TLS_1_3),
+        };
+        let mut transport_specific = [0; 256];
+        transport_specific[0] = security;
         DiscoveryEntry {
             transport: TRANSPORT_TCP,
             address_family: if address.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 },
             subsystem_type: subsystem_type.to_wire(),
-            requirements: TREQ_FLOW_CONTROL_OPTIONAL,
+            requirements: TREQ_FLOW_CONTROL_OPTIONAL | requirement,
+            transport_specific,
             controller_id: CNTLID_DYNAMIC.into(),
             admin_queue_entries: ADMIN_QUEUE_ENTRIES.into(),
             flags: match subsystem_type {
@@ -132,6 +162,15 @@ impl DiscoveryEntry {
     /// Whether the subsystem is reached over TCP.
     pub fn is_tcp(&self) -> bool {
         self.transport == TRANSPORT_TCP
+    }
+
+    /// Whether a connection there has to be encrypted, or may be.
+    pub fn secure_channel(&self) -> SecureChannel {
+        match (self.requirements & 3, self.transport_specific[0]) {
+            (_, 0) => SecureChannel::Without,
+            (TREQ_SECURE_REQUIRED, _) => SecureChannel::Required,
+            _ => SecureChannel::Optional,
+        }
     }
 
     /// The subsystem's NQN, if it is valid.
@@ -169,20 +208,38 @@ mod tests {
     #[test]
     fn an_entry_survives_its_bytes() {
         let name = Nqn::new("nqn.2024-01.test:a").expect("a good name");
-        let entry = DiscoveryEntry::tcp(SubsystemType::Nvm, &name, Ipv4Addr::new(10, 0, 2, 2).into(), 4420);
+        let entry = DiscoveryEntry::tcp(
+            SubsystemType::Nvm,
+            &name,
+            (Ipv4Addr::new(10, 0, 2, 2).into(), 4420),
+            SecureChannel::Required,
+        );
         let bytes = entry.as_bytes();
-        assert_eq!(&bytes[..10], &[3, 1, 2, 4, 0, 0, 0xff, 0xff, 32, 0]);
+        assert_eq!(&bytes[..10], &[3, 1, 2, 5, 0, 0, 0xff, 0xff, 32, 0]);
+        assert_eq!((bytes[768], &bytes[769..]), (2, &[0; 255][..]), "TSAS");
         assert_eq!((&bytes[32..37], &bytes[512..521]), (&b"4420 "[..], &b"10.0.2.2 "[..]));
         let entry = DiscoveryEntry::read_from_bytes(bytes).expect("1024 bytes");
         assert_eq!((entry.subsystem_type(), entry.subsystem_nqn()), (Some(SubsystemType::Nvm), Some(name)));
         assert_eq!((entry.address().as_str(), entry.port(), entry.is_tcp()), ("10.0.2.2", Some(4420), true));
-        let entry = DiscoveryEntry::tcp(SubsystemType::Nvm, &Nqn::discovery(), Ipv6Addr::LOCALHOST.into(), 1);
+        let entry = DiscoveryEntry::tcp(
+            SubsystemType::Nvm,
+            &Nqn::discovery(),
+            (Ipv6Addr::LOCALHOST.into(), 1),
+            SecureChannel::Without,
+        );
         assert_eq!(
             (entry.as_bytes()[1], entry.address().as_str(), entry.tells_the_same()),
             (2, "::1", false)
         );
+        assert_eq!((entry.as_bytes()[3], entry.secure_channel()), (4, SecureChannel::Without));
         let itself = SubsystemType::CurrentDiscovery;
-        let entry = DiscoveryEntry::tcp(itself, &Nqn::discovery(), Ipv4Addr::LOCALHOST.into(), 4420);
+        let entry = DiscoveryEntry::tcp(
+            itself,
+            &Nqn::discovery(),
+            (Ipv4Addr::LOCALHOST.into(), 4420),
+            SecureChannel::Optional,
+        );
         assert_eq!((entry.as_bytes()[2], entry.as_bytes()[10], entry.tells_the_same()), (3, 3, true));
+        assert_eq!((entry.as_bytes()[3], entry.secure_channel()), (6, SecureChannel::Optional));
     }
 }

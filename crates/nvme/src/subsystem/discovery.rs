@@ -13,7 +13,7 @@
 use super::Subsystem;
 use super::config::HostAccess;
 use crate::spec::Nqn;
-use crate::spec::discovery::{DiscoveryEntry, DiscoveryHeader, SubsystemType};
+use crate::spec::discovery::{DiscoveryEntry, DiscoveryHeader, SecureChannel, SubsystemType};
 use crate::spec::event::EventKind;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -47,6 +47,8 @@ pub struct DiscoveryRecord {
     pub address: DiscoveryAddress,
     /// The hosts that can see it.
     pub hosts: HostAccess,
+    /// Whether it has TLS.
+    pub secure: SecureChannel,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -85,7 +87,8 @@ impl Subsystem {
                 };
                 // Two listeners may be one place for this host.
                 is_new(record, address).then(|| {
-                    DiscoveryEntry::tcp(record.kind, &record.subsystem, address.ip(), address.port())
+                    let at = (address.ip(), address.port());
+                    DiscoveryEntry::tcp(record.kind, &record.subsystem, at, record.secure)
                 })
             })
             .collect();

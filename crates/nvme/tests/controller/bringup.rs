@@ -6,7 +6,7 @@ use nvme::host::{
     Purpose, Tag,
 };
 use nvme::spec::connect::ConnectData;
-use nvme::spec::discovery::SubsystemType;
+use nvme::spec::discovery::{SecureChannel, SubsystemType};
 use nvme::spec::identify::cns;
 use nvme::spec::identify_controller::IdentifyController;
 use nvme::spec::opcode::admin;
@@ -219,6 +219,7 @@ fn discovery_is_read_again_when_it_changes() {
         kind: SubsystemType::Nvm,
         address: DiscoveryAddress::At(([127, 0, 0, 1], number).into()),
         hosts: HostAccess::Any,
+        secure: SecureChannel::Without,
     };
     world.subsystem.set_discovery_records((1..=3).map(record).collect());
     let options = AdminOptions { purpose: Purpose::Discovery, keep_alive: Nanos::ZERO, ..options() };

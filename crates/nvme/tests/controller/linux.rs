@@ -5,7 +5,7 @@
 
 use crate::world::{BLOCKS, NQN, World, config, connect_command, host, io_command, property_set};
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand};
-use nvme::spec::discovery::{DiscoveryEntry, DiscoveryHeader, SubsystemType};
+use nvme::spec::discovery::{DiscoveryEntry, DiscoveryHeader, SecureChannel, SubsystemType};
 use nvme::spec::feature::QueueCounts;
 use nvme::spec::identify::{cns, descriptor, read_namespace_list};
 use nvme::spec::identify_controller::IdentifyController;
@@ -149,6 +149,7 @@ fn discovery_world() -> World {
         kind,
         address: DiscoveryAddress::At("10.0.2.2:4420".parse().expect("an address")),
         hosts,
+        secure: SecureChannel::Without,
     };
     world.subsystem.set_discovery_records(vec![
         record(Nqn::DISCOVERY, SubsystemType::CurrentDiscovery, HostAccess::Any),

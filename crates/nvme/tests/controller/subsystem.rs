@@ -345,6 +345,7 @@ fn a_discovery_change_is_reported_and_counted() {
         kind: nvme::spec::discovery::SubsystemType::Nvm,
         address: DiscoveryAddress::AsReached { is_ipv6: true, port: 4420 },
         hosts: HostAccess::Any,
+        secure: nvme::spec::discovery::SecureChannel::Without,
     };
     world.subsystem.set_discovery_records(vec![record.clone()]);
     assert_eq!(world.events(), [0x70f002]);
@@ -381,6 +382,7 @@ fn discovery_names_only_addresses_that_are_listened_on() {
             kind: nvme::spec::discovery::SubsystemType::Nvm,
             address: *address,
             hosts: HostAccess::Any,
+            secure: nvme::spec::discovery::SecureChannel::Without,
         };
         world.subsystem.set_discovery_records(listeners.iter().map(record).collect());
         let page = world.log(admin, LogRequest::read(log::DISCOVERY, 0, 8192), 0).expect("log 70h");

@@ -1,7 +1,7 @@
 //! Changes of the acceptor while the target runs: where it listens, which hosts may connect, and to which pipeline they go.
 
 use super::Acceptor;
-use crate::config::{AllowedHosts, Authentication, Limits, TenantConfig};
+use crate::config::{AllowedHosts, Demand, Limits, TenantConfig};
 use crate::mailbox::Mailbox;
 use crate::pipeline::message::{Announcement, ToPipeline};
 use crate::proof::KeyRing;
@@ -23,8 +23,8 @@ pub(crate) struct Route {
     pub(crate) hosts: AllowedHosts,
     /// The slot of its pipeline.
     pub(crate) home: usize,
-    /// Which hosts have to prove who they are.
-    pub(crate) authentication: Authentication,
+    /// The proofs that it asks for.
+    pub(crate) demand: Demand,
 }
 
 /// One change.

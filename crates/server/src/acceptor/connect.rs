@@ -9,12 +9,13 @@
 //!        `Admission` is dropped, on whichever thread.
 
 use super::proving::Claim;
+use super::securing::Identity;
 use super::{Acceptor, PendingHandover, Stage};
 use crate::assemble::connect_bounds;
 use crate::payload::Payload;
 use crate::pipeline::admission::Admission;
 use crate::pipeline::message::{Announcement, Handover, ToPipeline};
-use crate::proof::Due;
+use crate::proof::{Due, Refusal as Unproved};
 use crate::quota::{Charged, Origin};
 use crate::slab::Key;
 use nvme::buffer::Buffer;
@@ -67,22 +68,43 @@ impl Acceptor {
             let why = "the host NQN is not valid: empty, not UTF-8, too long, or with control characters";
             return Err(refuse(Culprit::HOST_NQN.refuse(sqe.cid()), why));
         }
+        let entry = self.connections.get(key).expect("its command has just come");
+        let identity = entry.identity.as_ref();
+        let is_secured = identity.is_some();
+        let is_other = |identity: &Identity| {
+            subsystem.as_str() != identity.controller
+                || data.host_nqn().is_none_or(|host| host.as_str() != identity.host)
+        };
+        if identity.is_some_and(is_other) {
+            self.parts.proofs.refusals.count(Unproved::IdentityMismatch);
+            let why = "it names another host or subsystem than the one that TLS has proved";
+            return Err(refuse(Cqe::new(sqe.cid(), Status::CONNECT_INVALID_HOST), why));
+        }
         let named = self.routes.iter().find(|route| route.nqn == subsystem.as_str());
         let (Some(route), Some(host)) = (named, data.host_nqn()) else {
-            if let Some(host) = data.host_nqn().filter(|_| subsystem.as_str() == Nqn::DISCOVERY)
-                && let Due::Proof(keys) = self.parts.proofs.keys.due_for_discovery(host.as_str())
-            {
-                let bounds = self.parts.discovery.connect_bounds();
-                return self.ask_for_proof(now, key, Claim { sqe, data, host, subsystem, bounds, keys });
+            let keys = &self.parts.proofs.keys;
+            if let Some(host) = data.host_nqn().filter(|_| subsystem.as_str() == Nqn::DISCOVERY) {
+                match keys.due(keys.discovery(), host.as_str(), true, is_secured) {
+                    Due::Proof(keys) => {
+                        let bounds = self.parts.discovery.connect_bounds();
+                        let claim = Claim { sqe, data, host, subsystem, bounds, keys };
+                        return self.ask_for_proof(now, key, claim);
+                    }
+                    Due::Tls => return Err(self.without_tls(&sqe, host)),
+                    Due::Nothing => {}
+                }
             }
             let why = "there is no such subsystem, or discovery refuses this Connect";
             return self.connect_discovery(now, key, &sqe, &data, None).map_err(|cqe| refuse(cqe, why));
         };
         let is_allowed = route.hosts.allows(host.as_str());
-        if let Due::Proof(keys) = self.parts.proofs.keys.due(route.authentication, host.as_str(), is_allowed)
-        {
-            let bounds = connect_bounds(&self.parts.limits);
-            return self.ask_for_proof(now, key, Claim { sqe, data, host, subsystem, bounds, keys });
+        match self.parts.proofs.keys.due(route.demand, host.as_str(), is_allowed, is_secured) {
+            Due::Proof(keys) => {
+                let bounds = connect_bounds(&self.parts.limits);
+                return self.ask_for_proof(now, key, Claim { sqe, data, host, subsystem, bounds, keys });
+            }
+            Due::Tls => return Err(self.without_tls(&sqe, host)),
+            Due::Nothing => {}
         }
         if !is_allowed {
             let cqe = Cqe::new(sqe.cid(), Status::CONNECT_INVALID_HOST);
@@ -95,6 +117,13 @@ impl Acceptor {
             host: Some(host),
             why,
         })
+    }
+
+    /// Refuses a host that has to connect with TLS.
+    fn without_tls(&self, sqe: &Sqe, host: Nqn) -> Refusal {
+        self.parts.proofs.refusals.count(Unproved::TlsRequired);
+        let why = "it connects without TLS, which its subsystem or its key asks for (nvme connect --tls)";
+        Refusal { cqe: Cqe::new(sqe.cid(), Status::CONNECT_INVALID_HOST), host: Some(host), why }
     }
 
     /// Counts a connection of `host`, and begins its hand-over to a subsystem, given by its slot and its home. `proved`: the controller,
@@ -116,14 +145,12 @@ impl Acceptor {
             None => self.admit(now, host, peer.ip())?,
         };
         let entry = self.connections.get_mut(key).expect("its command has just come");
-        let unparsed = entry.connection.take_held();
         entry.stage = Stage::HandingOver(Box::new(PendingHandover {
             connect,
             connect_data,
             subsystem,
             home,
             place,
-            unparsed,
             is_detaching: false,
             proved,
         }));
@@ -196,13 +223,12 @@ impl Acceptor {
         let Stage::HandingOver(pending) = entry.stage else {
             unreachable!("only a connection that is handed over is detached")
         };
-        let PendingHandover { connect, connect_data, subsystem, home, place, unparsed, proved, .. } =
-            *pending;
+        let PendingHandover { connect, connect_data, subsystem, home, place, proved, .. } = *pending;
         let Place { tenant, host, charged } = place;
         let peer = entry.connection.peer;
         let is_at_home = self.is_at_home(Clock.now(), &host, charged.origin());
         let handover = Handover {
-            moving: entry.connection.into_moving(socket, unparsed),
+            moving: entry.connection.into_moving(socket),
             connect,
             connect_data,
             subsystem,

@@ -15,7 +15,7 @@
 //! The acceptor numbers the tenants. Before it hands a connection to a pipeline, it has announced the tenant to every pipeline.
 //!
 //! Holds: connections are bounded: in all, per host, per address, and before Connect (`tests/bad_peers/crowds.rs`, `strangers.rs`).
-//! Elsewhere: `receive` parses what arrives, `connect` handles the Connect command, `proving` the proof of who a host is, `discovery` the discovery service, `change` what changes while the target
+//! Elsewhere: `receive` parses what arrives, `securing` begins TLS, `connect` handles the Connect command, `proving` the proof of who a host is, `discovery` the discovery service, `change` what changes while the target
 //!            runs, `shares` the share of each tenant, `watch` hosts that vanish. `handshake` and `eviction` choose which
 //!            connection has to go, `quota` grants connections to hosts, `tenants` numbers them, `assemble` makes the
 //!            discovery records, `log_throttle` limits log lines.
@@ -27,6 +27,7 @@ mod grants;
 mod own;
 mod proving;
 mod receive;
+mod securing;
 mod shares;
 mod watch;
 
@@ -49,6 +50,7 @@ use crate::replies::{Backlog, Deferred};
 use crate::slab::{Key, Slab};
 use crate::tenants::Registry;
 use crate::transport::{Connection, Events};
+use auth::hello::Collector;
 use grants::Grants;
 use nvme::spec::Sqe;
 use nvme::spec::connect::ConnectData;
@@ -56,6 +58,7 @@ use nvme::subsystem::{QueueKey, Subsystem};
 use nvme::tcp::TargetLimits;
 use proving::Proving;
 use reactor::{Clock, Event, Reactor, Token};
+use securing::Identity;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -100,6 +103,8 @@ struct Entry {
     backlog: Backlog,
     /// The address that the host connected to.
     local: Option<SocketAddr>,
+    /// The names that TLS has proved.
+    identity: Option<Identity>,
     stage: Stage,
 }
 
@@ -108,7 +113,9 @@ enum Stage {
     Delayed { until: Instant, early: Vec<u8> },
     /// Nothing has arrived.
     Opening,
-    /// Connect has not arrived.
+    /// TLS has begun, and its first message is not complete.
+    Securing(Box<Collector>),
+    /// Connect has not arrived. With TLS, its handshake may still be under way.
     Handshake,
     /// Connect was answered, and the host has to prove who it is.
     Proving(Box<Proving>),
@@ -130,7 +137,6 @@ struct PendingHandover {
     home: usize,
     /// Its place among the connections.
     place: connect::Place,
-    unparsed: Vec<u8>,
     is_detaching: bool,
     /// The identifier of the controller, if Connect was answered before the host proved who it is.
     proved: Option<u16>,
@@ -375,7 +381,13 @@ impl Acceptor {
             Nanos::ZERO => Stage::Opening,
             _ => Stage::Delayed { until: now + delay, early: Vec::new() },
         };
-        let key = self.connections.insert(Entry { connection, backlog: Backlog::default(), local, stage });
+        let key = self.connections.insert(Entry {
+            connection,
+            backlog: Backlog::default(),
+            local,
+            identity: None,
+            stage,
+        });
         self.by_token.insert(token, key);
         if delay > Nanos::ZERO {
             self.delayed.insert((now + delay, key));

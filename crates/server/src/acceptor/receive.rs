@@ -8,23 +8,26 @@ use super::{Acceptor, Stage, queue_of};
 use crate::handshake::Handshake;
 use crate::log_throttle::Subject;
 use crate::payload::Payload;
+use crate::proof::Refusal as Unproved;
 use crate::quota::Origin;
 use crate::slab::Key;
-use crate::transport::Protocol;
+use crate::transport::{Fatal, Protocol};
+use auth::hello::Alert;
 use nvme::queue::TargetEvent;
 use nvme::spec::{Nqn, Sqe, Status};
-use nvme::tcp::Fatal;
 use reactor::Token;
 use std::io;
 use tracing::{info, warn};
 use units::Instant;
 
 /// Bytes after Connect that are kept during the hand-over. A host that waits for the answer to Connect sends none.
-const UNPARSED_MAX: usize = 64 << 10;
+const UNPARSED_MAX: usize = 128 << 10;
 /// Bytes that a delayed connection may send: an ICReq, or the first message of TLS. They are not charged to an account.
-const EARLY_MAX: usize = 1024;
+const EARLY_MAX: usize = 4096;
 /// The reason logged for a host that does not wait for the answer to its first message.
 const TOO_MUCH: &str = "the host sent more than its first message before that was answered";
+/// The reason logged for a host that begins with TLS and goes no further.
+const UNFINISHED: &str = "it did not finish the handshake of TLS";
 /// The reason logged for a host that does not wait for the answer to Connect.
 const TOO_EARLY: &str = "the host sent commands before Connect was answered";
 
@@ -33,15 +36,17 @@ impl Acceptor {
         let Some(key) = self.by_token.get(&token).copied() else { return };
         let entry = self.connections.get_mut(key).expect("every token has its entry");
         match &mut entry.stage {
-            Stage::HandingOver(pending) if pending.unparsed.len() < UNPARSED_MAX => {
-                pending.unparsed.extend_from_slice(bytes)
+            Stage::HandingOver(_) => {
+                if entry.connection.keep(bytes) > UNPARSED_MAX {
+                    self.close(now, key, Subject::Violation, TOO_EARLY);
+                }
             }
-            Stage::HandingOver(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
             Stage::Delayed { early, .. } if early.len() + bytes.len() <= EARLY_MAX => {
                 early.extend_from_slice(bytes);
             }
             Stage::Delayed { .. } => self.close(now, key, Subject::Violation, TOO_MUCH),
             Stage::Opening => self.open(now, key, bytes),
+            Stage::Securing(_) => self.on_hello_bytes(now, key, bytes),
             _ => self.parse(now, key, bytes),
         }
     }
@@ -55,15 +60,7 @@ impl Acceptor {
                 entry.stage = Stage::Handshake;
                 self.parse(now, key, bytes);
             }
-            Protocol::Tls => {
-                entry.stage = Stage::Refused;
-                entry.connection.refuse_tls(now, &mut self.parts.reactor);
-                let peer = entry.connection.peer;
-                if self.log_throttle.allows(now, peer.ip(), Subject::Violation) {
-                    warn!(%peer, "connection refused: the host begins with TLS, which this target does not have; connect without it");
-                }
-                self.flush(now, key);
-            }
+            Protocol::Tls => self.begin_securing(now, key, bytes),
         }
     }
 
@@ -110,7 +107,12 @@ impl Acceptor {
     fn on_fatal(&mut self, now: Instant, key: Key, fatal: Fatal) {
         let Some(entry) = self.connections.get_mut(key) else { return };
         match fatal {
-            Fatal::Violation(_) => {
+            Fatal::Tls(broken) if entry.connection.is_securing() => {
+                let peer = entry.connection.peer;
+                self.refuse_tls(now, key, Alert::DecryptError);
+                self.note_unsecured(now, peer, Unproved::TlsMalformed, &broken.to_string());
+            }
+            fatal if fatal.is_answered() => {
                 let peer = entry.connection.peer;
                 if self.log_throttle.allows(now, peer.ip(), Subject::Violation) {
                     warn!(%peer, "connection refused: {fatal}");
@@ -118,7 +120,7 @@ impl Acceptor {
                 entry.connection.end();
                 entry.stage = Stage::Refused;
             }
-            Fatal::Terminated { .. } => self.close(now, key, Subject::Violation, &fatal.to_string()),
+            fatal => self.close(now, key, Subject::Violation, &fatal.to_string()),
         }
     }
 
@@ -164,7 +166,7 @@ impl Acceptor {
             Stage::Proving(_) => self.on_proof_command(now, key, sqe, data),
             Stage::Discovery => self.on_discovery_command(now, key, sqe, data),
             Stage::HandingOver(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
-            Stage::Delayed { .. } | Stage::Opening | Stage::Refused => {}
+            Stage::Delayed { .. } | Stage::Opening | Stage::Securing(_) | Stage::Refused => {}
         }
     }
 
@@ -203,12 +205,17 @@ impl Acceptor {
         self.handshakes.remove(key);
         self.discovery_connections.remove(key);
         self.by_token.remove(&entry.connection.token);
+        let peer = entry.connection.peer;
         match entry.stage {
             Stage::HandingOver(pending) => {
                 self.on_connection_gone(now, &pending.place.host, &pending.place.charged);
             }
             Stage::Discovery => self.parts.discovery.on_disconnect(now, queue_of(key)),
-            Stage::Proving(proving) => self.on_unproved(now, entry.connection.peer, &proving),
+            Stage::Proving(proving) => self.on_unproved(now, peer, &proving),
+            Stage::Securing(_) => self.note_unsecured(now, peer, Unproved::TlsUnfinished, UNFINISHED),
+            Stage::Handshake if entry.connection.is_securing() => {
+                self.note_unsecured(now, peer, Unproved::TlsUnfinished, UNFINISHED);
+            }
             Stage::Delayed { until, .. } => {
                 self.delayed.remove(&(until, key));
             }

@@ -48,7 +48,8 @@ pub use log::{LogConfig, LogFormat};
 pub use problem::{ConfigError, Problem};
 pub use rack::RackConfig;
 pub use scheduler::{SchedulerConfig, SchedulerOverrides, offered};
-pub use security::{Authentication, DiscoveryAccess, HostConfig, SecurityConfig};
+pub(crate) use security::TLS_FIELD;
+pub use security::{Authentication, Demand, DiscoveryAccess, HostConfig, OwnSecurity, SecurityConfig, Tls};
 pub use tenant::TenantConfig;
 pub use write::NotWritable;
 
@@ -131,8 +132,8 @@ pub struct SubsystemConfig {
     pub model: String,
     /// Hosts that may connect.
     pub hosts: AllowedHosts,
-    /// Which of them have to prove who they are; `None`: as [`SecurityConfig::authentication`] says.
-    pub authentication: Option<Authentication>,
+    /// The proofs that it asks for, where they are not those of [`SecurityConfig`].
+    pub security: OwnSecurity,
     /// At least one. The device of the first is the subsystem's home.
     pub namespaces: Vec<NamespaceConfig>,
 }
@@ -195,7 +196,7 @@ impl Config {
                 serial: None,
                 model: DEFAULT_MODEL.to_owned(),
                 hosts: AllowedHosts::Any,
-                authentication: None,
+                security: OwnSecurity::default(),
                 namespaces: vec![NamespaceConfig::whole(1, "ssd")],
             }],
             security: SecurityConfig::default(),

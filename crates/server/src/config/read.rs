@@ -288,9 +288,10 @@ fn subsystem(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SubsystemCo
         serial: table.text(findings, "serial"),
         model: table.text(findings, "model").unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
         hosts,
-        authentication: table
+        security: table
             .table(findings, "security")
-            .and_then(|table| security::read_of_subsystem(table, findings)),
+            .map(|table| security::read_of_subsystem(table, findings))
+            .unwrap_or_default(),
         namespaces: each(table, findings, "namespace", namespace),
     }
 }

@@ -3,11 +3,13 @@
 //! ```toml
 //! [security]
 //! authentication = "optional"
+//! tls = "optional"
 //! dhchap_hash = ["sha384", "sha512", "sha256"]
 //! dhchap_group = ["ffdhe3072", "ffdhe4096", "ffdhe2048"]
 //! [[host]]
 //! nqn = "nqn.2014-08.org.nvmexpress:uuid:…"
 //! dhchap_key = "/etc/gimbal/keys/db1.dhchap"
+//! tls_key = ["/etc/gimbal/keys/db1.tls"]
 //! ```
 //!
 //! Keys are always in files of their own, and a configuration has their paths: so no configuration that is shown, logged or kept has a
@@ -33,8 +35,10 @@ pub enum Authentication {
     /// Those that have a key; the others come in by their names.
     #[default]
     Optional,
-    /// All; a host without a key does not come in.
+    /// All, by DH-HMAC-CHAP or TLS; a host without a key does not come in.
     Required,
+    /// All by DH-HMAC-CHAP, also those that TLS has proved.
+    Always,
 }
 
 impl Authentication {
@@ -45,11 +49,60 @@ impl Authentication {
 }
 
 /// The words of `authentication`.
-const AUTHENTICATIONS: [(&str, Authentication); 3] = [
+const AUTHENTICATIONS: [(&str, Authentication); 4] = [
     ("off", Authentication::Off),
     ("optional", Authentication::Optional),
     ("required", Authentication::Required),
+    ("always", Authentication::Always),
 ];
+
+/// Whether connections are encrypted, which proves the host, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tls {
+    /// None is.
+    #[default]
+    Off,
+    /// As the host likes; a host that has only a key for TLS has to.
+    Optional,
+    /// All; others are refused.
+    Required,
+}
+
+impl Tls {
+    /// The word in configurations.
+    pub(crate) fn word(self) -> &'static str {
+        word(&TLS, &self)
+    }
+}
+
+/// The words of `tls`.
+const TLS: [(&str, Tls); 3] = [("off", Tls::Off), ("optional", Tls::Optional), ("required", Tls::Required)];
+
+/// The proofs that a subsystem asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Which hosts have to prove who they are.
+    pub authentication: Authentication,
+    /// Whether connections are encrypted.
+    pub tls: Tls,
+}
+
+/// What `[subsystem.security]` says; the rest is as `[security]` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnSecurity {
+    /// Which hosts have to prove who they are.
+    pub authentication: Option<Authentication>,
+    /// Whether connections are encrypted.
+    pub tls: Option<Tls>,
+}
+
+impl OwnSecurity {
+    /// The fields that are there, with their words.
+    pub(crate) fn words(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let authentication = self.authentication.map(|own| ("authentication", own.word()));
+        authentication.into_iter().chain(self.tls.map(|own| ("tls", own.word())))
+    }
+}
 
 /// The hosts that may ask discovery for records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +126,8 @@ const NO_GROUP: &str = "null";
 pub struct SecurityConfig {
     /// Which hosts have to, for subsystems that do not say otherwise.
     pub authentication: Authentication,
+    /// Whether connections are encrypted, for subsystems that do not say otherwise, and for discovery.
+    pub tls: Tls,
     /// The hosts that may ask discovery for records.
     pub discovery: DiscoveryAccess,
     /// Hashes of DH-HMAC-CHAP, in the order of preference.
@@ -85,6 +140,7 @@ impl Default for SecurityConfig {
     fn default() -> SecurityConfig {
         SecurityConfig {
             authentication: Authentication::default(),
+            tls: Tls::default(),
             discovery: DiscoveryAccess::default(),
             dhchap_hash: vec![Hash::Sha384, Hash::Sha512, Hash::Sha256],
             dhchap_group: [Group::Ffdhe3072, Group::Ffdhe4096, Group::Ffdhe2048].map(Some).to_vec(),
@@ -94,15 +150,33 @@ impl Default for SecurityConfig {
 
 impl SecurityConfig {
     /// The values of its fields, with their names, for people.
-    pub(crate) fn shown(&self) -> [(&'static str, String); 4] {
+    pub(crate) fn shown(&self) -> [(&'static str, String); 5] {
         let hashes: Vec<&str> = self.dhchap_hash.iter().map(|hash| hash.name()).collect();
         let groups: Vec<&str> = self.dhchap_group.iter().map(|group| group_name(*group)).collect();
         [
             ("authentication", self.authentication.word().to_owned()),
+            ("tls", self.tls.word().to_owned()),
             ("discovery", word(&DISCOVERIES, &self.discovery).to_owned()),
             ("dhchap_hash", hashes.join(" ")),
             ("dhchap_group", groups.join(" ")),
         ]
+    }
+
+    /// The proofs that a subsystem asks for.
+    pub(crate) fn demand(&self, own: OwnSecurity) -> Demand {
+        Demand {
+            authentication: own.authentication.unwrap_or(self.authentication),
+            tls: own.tls.unwrap_or(self.tls),
+        }
+    }
+
+    /// The proofs that discovery asks for. It is open to connections without TLS, so that hosts read there which subsystems ask for it.
+    pub(crate) fn demand_of_discovery(&self) -> Demand {
+        let tls = if self.tls == Tls::Off { Tls::Off } else { Tls::Optional };
+        match self.discovery {
+            DiscoveryAccess::Open => Demand { authentication: Authentication::Off, tls },
+            DiscoveryAccess::Hosts => Demand { authentication: Authentication::Required, tls },
+        }
     }
 }
 
@@ -117,16 +191,27 @@ pub struct HostConfig {
     pub dhchap_key_next: Option<PathBuf>,
     /// The file with the key by which controllers prove themselves to it.
     pub dhchap_ctrl_key: Option<PathBuf>,
+    /// The files with its keys for TLS: any of them proves the host.
+    pub tls_key: Vec<PathBuf>,
 }
 
-/// The fields of a `[[host]]` that name files with keys.
-pub(crate) const KEY_FIELDS: [&str; 3] = ["dhchap_key", "dhchap_key_next", "dhchap_ctrl_key"];
+/// The fields of a `[[host]]` that name a file with a key for DH-HMAC-CHAP.
+const DH_FIELDS: [&str; 3] = ["dhchap_key", "dhchap_key_next", "dhchap_ctrl_key"];
+/// The field with those for TLS.
+pub(crate) const TLS_FIELD: &str = "tls_key";
+/// Most keys for TLS of one host: each of them is tried on a message that anyone can send.
+const TLS_KEYS_MAX: usize = 4;
 
 impl HostConfig {
+    /// The files with its keys for DH-HMAC-CHAP, with the names of their fields.
+    pub(crate) fn dh_keys(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let files = [&self.dhchap_key, &self.dhchap_key_next, &self.dhchap_ctrl_key];
+        DH_FIELDS.into_iter().zip(files).filter_map(|(name, file)| Some((name, file.as_deref()?)))
+    }
+
     /// The files with its keys, with the names of their fields.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        let files = [&self.dhchap_key, &self.dhchap_key_next, &self.dhchap_ctrl_key];
-        KEY_FIELDS.into_iter().zip(files).filter_map(|(name, file)| Some((name, file.as_deref()?)))
+        self.dh_keys().chain(self.tls_key.iter().map(|file| (TLS_FIELD, file.as_path())))
     }
 }
 
@@ -140,6 +225,7 @@ pub(super) fn read(mut table: Fields<'_, '_>, findings: &mut Findings) -> Securi
     let default = SecurityConfig::default();
     let security = SecurityConfig {
         authentication: table.choice(findings, "authentication", &AUTHENTICATIONS).unwrap_or_default(),
+        tls: table.choice(findings, "tls", &TLS).unwrap_or_default(),
         discovery: table.choice(findings, "discovery", &DISCOVERIES).unwrap_or_default(),
         dhchap_hash: table
             .list(findings, "dhchap_hash", "a list of \"sha256\", \"sha384\" and \"sha512\"", |text| {
@@ -163,21 +249,20 @@ pub(super) fn read(mut table: Fields<'_, '_>, findings: &mut Findings) -> Securi
 }
 
 /// Reads `[subsystem.security]`.
-pub(super) fn read_of_subsystem(
-    mut table: Fields<'_, '_>,
-    findings: &mut Findings,
-) -> Option<Authentication> {
+pub(super) fn read_of_subsystem(mut table: Fields<'_, '_>, findings: &mut Findings) -> OwnSecurity {
     let authentication = table.choice(findings, "authentication", &AUTHENTICATIONS);
+    let tls = table.choice(findings, "tls", &TLS);
     table.finish(findings);
-    authentication
+    OwnSecurity { authentication, tls }
 }
 
 /// Reads one `[[host]]`.
 pub(super) fn read_host(table: &mut Fields<'_, '_>, findings: &mut Findings) -> HostConfig {
     let nqn = required(table, findings, "nqn", "the NQN of a host");
     let [dhchap_key, dhchap_key_next, dhchap_ctrl_key] =
-        KEY_FIELDS.map(|name| table.text(findings, name).map(PathBuf::from));
-    HostConfig { nqn, dhchap_key, dhchap_key_next, dhchap_ctrl_key }
+        DH_FIELDS.map(|name| table.text(findings, name).map(PathBuf::from));
+    let files = table.list(findings, TLS_FIELD, "a list of files", |text| Some(PathBuf::from(text)));
+    HostConfig { nqn, dhchap_key, dhchap_key_next, dhchap_ctrl_key, tls_key: files.unwrap_or_default() }
 }
 
 /// Every problem of these tables and with others, without a look at the files.
@@ -213,41 +298,56 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
                 report(field(name), "the path is empty".into(), "write the file that has the key");
             }
         }
-        if host.dhchap_key.is_none() {
-            match host.keys().next() {
-                None => {
-                    let advice =
-                        "write dhchap_key = \"FILE\", made by gimbal key gen FILE, or remove this table";
-                    report(field("dhchap_key"), "the host has no key".into(), advice);
-                }
-                Some((name, _)) => {
-                    let what = "is missing".to_owned();
-                    let advice =
-                        format!("without it, {name} has no use: rename it, or write dhchap_key, too");
-                    report(field("dhchap_key"), what, &advice);
-                }
-            }
+        if host.keys().next().is_none() {
+            let advice = "write dhchap_key = \"FILE\" or tls_key = [\"FILE\"], made by gimbal key gen FILE, or remove this table";
+            report(field("dhchap_key"), "the host has no key".into(), advice);
+        } else if let (None, Some((name, _))) = (&host.dhchap_key, host.dh_keys().next()) {
+            let advice = format!("without it, {name} has no use: rename it, or write dhchap_key, too");
+            report(field("dhchap_key"), "is missing".into(), &advice);
+        }
+        if host.tls_key.len() > TLS_KEYS_MAX {
+            let what = format!("{} keys, and at most {TLS_KEYS_MAX} are tried", host.tls_key.len());
+            report(field(TLS_FIELD), what, "remove the oldest");
+        }
+        let demands = config.subsystems.iter().filter(|subsystem| subsystem.hosts.allows(&host.nqn));
+        let mut demands = demands.map(|subsystem| security.demand(subsystem.security));
+        if !host.tls_key.is_empty() && demands.all(|demand| demand.tls == Tls::Off) {
+            let what = format!("no subsystem that allows {} has TLS", host.nqn);
+            report(field(TLS_FIELD), what, "write tls = \"optional\" into [security], or remove the key");
         }
     }
-    let is_off = |authentication| authentication == Authentication::Off;
-    if is_off(security.authentication) && !config.hosts.is_empty() {
-        let advice = "write \"optional\", or remove the [[host]] tables";
+    let has_dh_keys = config.hosts.iter().any(|host| host.dh_keys().next().is_some());
+    if security.authentication == Authentication::Off && has_dh_keys {
+        let advice = "write \"optional\", or remove the keys for DH-HMAC-CHAP";
         report("security.authentication".into(), "is \"off\", and hosts have keys".into(), advice);
     }
     let has_keys = !config.hosts.is_empty();
     for (index, subsystem) in config.subsystems.iter().enumerate() {
-        let asked = subsystem.authentication.unwrap_or(security.authentication);
-        let is_own = subsystem.authentication.is_some();
-        let field = if is_own {
-            format!("subsystem[{index}].security.authentication")
-        } else {
-            "security.authentication".to_owned()
+        let (own, demand) = (subsystem.security, security.demand(subsystem.security));
+        let field = |name: &str, is_own: bool| match is_own {
+            true => format!("subsystem[{index}].security.{name}"),
+            false => format!("security.{name}"),
         };
-        let allows = |host: &super::HostConfig| subsystem.hosts.allows(&host.nqn);
-        if asked == Authentication::Required && !config.hosts.iter().any(allows) {
+        let mut allowed = config.hosts.iter().filter(|host| subsystem.hosts.allows(&host.nqn));
+        let has_tls_key = allowed.clone().any(|host| !host.tls_key.is_empty());
+        if demand.tls == Tls::Required && !has_tls_key {
+            let what = format!("no host of {} has a key for TLS, so none can connect", subsystem.nqn);
+            let field = field("tls", own.tls.is_some());
+            report(field, what, "write a [[host]] table with its tls_key for each of them");
+        }
+        let field = field("authentication", own.authentication.is_some());
+        let lets_no_key_in = match demand.authentication {
+            Authentication::Off | Authentication::Optional => false,
+            Authentication::Required => allowed.next().is_none(),
+            Authentication::Always => !allowed.any(|host| host.dhchap_key.is_some()),
+        };
+        if lets_no_key_in {
             let what = format!("no host of {} has a key, so none can connect", subsystem.nqn);
             report(field, what, "write a [[host]] table with its key for each of them");
-        } else if is_own && is_off(asked) && has_keys && subsystem.hosts == AllowedHosts::Any {
+        } else if own.authentication == Some(Authentication::Off)
+            && has_dh_keys
+            && subsystem.hosts == AllowedHosts::Any
+        {
             let what = format!("{} lets everyone in under the name of a host that has a key", subsystem.nqn);
             report(field, what, "write \"optional\", or list the hosts of the subsystem");
         }

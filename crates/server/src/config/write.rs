@@ -5,7 +5,7 @@
 
 use super::fault::{KINDS, OPS};
 use super::schema::Field;
-use super::security::{DISCOVERIES, group_name};
+use super::security::{DISCOVERIES, TLS_FIELD, group_name};
 use super::text::word;
 use super::*;
 use crate::identity::digits;
@@ -241,9 +241,9 @@ fn subsystem(subsystem: &SubsystemConfig) -> Table {
         AllowedHosts::Any => entries.put("allow_any_host", true),
         AllowedHosts::Only(hosts) => entries.put("hosts", texts(hosts)),
     }
-    if let Some(authentication) = subsystem.authentication {
-        let mut security = Entries::default();
-        security.put("authentication", authentication.word());
+    let mut security = Entries::default();
+    subsystem.security.words().for_each(|(name, word)| security.put(name, word));
+    if !security.0.is_empty() {
         entries.put("security", security.0);
     }
     entries.put("namespace", subsystem.namespaces.iter().map(namespace).collect::<Vec<_>>());
@@ -268,6 +268,7 @@ fn namespace(namespace: &NamespaceConfig) -> Table {
 fn security(security: &SecurityConfig) -> Table {
     let mut entries = Entries::default();
     entries.put("authentication", security.authentication.word());
+    entries.put("tls", security.tls.word());
     entries.put("discovery", word(&DISCOVERIES, &security.discovery));
     entries.put("dhchap_hash", texts(&security.dhchap_hash));
     let groups = security.dhchap_group.iter().map(|group| group_name(*group).to_owned());
@@ -278,8 +279,12 @@ fn security(security: &SecurityConfig) -> Table {
 fn host(host: &HostConfig) -> Result<Table, NotWritable> {
     let mut entries = Entries::default();
     entries.put("nqn", host.nqn.clone());
-    for (name, file) in host.keys() {
+    for (name, file) in host.dh_keys() {
         entries.put(name, path(file)?);
+    }
+    if !host.tls_key.is_empty() {
+        let files: Result<Vec<_>, _> = host.tls_key.iter().map(|file| path(file)).collect();
+        entries.put(TLS_FIELD, files?);
     }
     Ok(entries.0)
 }

@@ -24,10 +24,9 @@ use crate::account::{Account, Permit};
 use crate::config::Limits;
 use crate::payload::{Intakes, Payload};
 use crate::slab::{Key, Slab};
-use crate::transport::{Connection, Events};
+use crate::transport::{Connection, Events, Fatal};
 use nvme::queue::Cancel;
 use nvme::spec::{Cqe, Status};
-use nvme::tcp::Fatal;
 use reactor::{IoBuffer, Reactor, RecvBuffer, SendBatch, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -63,7 +62,7 @@ pub(crate) enum SocketEnd {
     TransferOverdue,
     /// The reason was logged before: Connect was refused, or the host violated the protocol.
     Refused,
-    /// The host has reported a protocol violation.
+    /// The host has reported a protocol violation, or TLS has failed.
     Terminated(Fatal),
     /// The pipeline has requested it.
     AsTold,
@@ -259,7 +258,7 @@ impl Connections {
             self.waiting_for_memory.push_back(key);
         }
         let fatal = result.err();
-        if matches!(fatal, Some(Fatal::Violation(_))) {
+        if fatal.as_ref().is_some_and(Fatal::is_answered) {
             entry.connection.end();
         }
         if fatal.is_some() || entry.connection.has_to_send() {

@@ -27,7 +27,6 @@ use crate::slab::Key;
 use crate::stats::ThreadStats;
 use crate::transport::Events;
 use nvme::queue::TargetEvent;
-use nvme::tcp::Fatal;
 use reactor::{Clock, Event, Reactor};
 use std::collections::HashMap;
 use std::io;
@@ -325,20 +324,21 @@ impl ConnectionThread {
         let payer = self.accounts.payer(Some(&host), moving.peer().ip());
         let limit = self.limits.memory_per_connection.get() / 2;
         let account = ConnectionAccount::new(units::Bytes(limit), self.host(&host), payer);
-        let (carried, unparsed) = match moving.arrive(now, account, &mut self.reactor) {
+        let carried = match moving.arrive(now, account, &mut self.reactor) {
             Ok(arrived) => arrived,
             Err(error) => {
                 return self
                     .tell(owner.pipeline, ConnectionEvent::Ended { session, end: SocketEnd::Broken(error) });
             }
         };
+        let has_unparsed = carried.has_unparsed();
         let connection = self.connections.add(carried, owner);
         self.tell(owner.pipeline, ConnectionEvent::Opened { session, connection });
         if let Some(cqe) = connected {
             self.connections.reply(connection, cqe);
         }
-        if !unparsed.is_empty() {
-            let parsed = self.connections.receive(now, connection, &unparsed, &mut self.reactor);
+        if has_unparsed {
+            let parsed = self.connections.parse_held(now, connection, &mut self.reactor);
             self.pass_on(parsed);
         }
     }
@@ -375,10 +375,10 @@ impl ConnectionThread {
             }
         }
         match fatal {
-            Some(fatal @ Fatal::Violation(_)) => {
+            Some(fatal) if fatal.is_answered() => {
                 self.tell(pipeline, ConnectionEvent::Violated { session, fatal })
             }
-            Some(fatal @ Fatal::Terminated { .. }) => self.close(key, SocketEnd::Terminated(fatal)),
+            Some(fatal) => self.close(key, SocketEnd::Terminated(fatal)),
             None => {}
         }
     }

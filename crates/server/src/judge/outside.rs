@@ -142,8 +142,8 @@ fn keys(config: &Config) -> Vec<String> {
                 warnings.push(format!("host {}: {name}: {}: {problem}", host.nqn, file.display()));
             }
         }
-        let files = [&host.dhchap_key, &host.dhchap_key_next];
-        for file in files.into_iter().flatten() {
+        let own = [&host.dhchap_key, &host.dhchap_key_next].into_iter().flatten();
+        for file in own.chain(&host.tls_key) {
             if let Some((_, other)) = seen.iter().find(|(seen, nqn)| *seen == file && *nqn != host.nqn) {
                 let nqn = &host.nqn;
                 warnings.push(format!(

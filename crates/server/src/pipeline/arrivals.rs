@@ -12,10 +12,9 @@ use crate::connections::{Owner, Parsed, Sent, SocketEnd};
 use crate::log_throttle::Subject;
 use crate::payload::footprint;
 use crate::slab::Key;
-use crate::transport::Events;
+use crate::transport::{Events, Fatal};
 use nvme::queue::TargetEvent;
 use nvme::spec::{Sqe, Status};
-use nvme::tcp::Fatal;
 use reactor::{IoBuffer, Reactor, SendBatch};
 use std::io;
 use tracing::warn;
@@ -30,8 +29,8 @@ impl Commands {
         self.on_events(now, key, &mut events);
         self.wires.here.recycle(events);
         match fatal {
-            Some(fatal @ Fatal::Violation(_)) => self.on_violated(now, key, &fatal),
-            Some(fatal @ Fatal::Terminated { .. }) => {
+            Some(fatal) if fatal.is_answered() => self.on_violated(now, key, &fatal),
+            Some(fatal) => {
                 self.close_session(now, key, Ending::Socket(SocketEnd::Terminated(fatal)), reactor);
             }
             None => {}

@@ -102,7 +102,7 @@ impl Pipeline {
     fn carry(&mut self, now: Instant, key: Key, moving: Moving, reply: Option<Cqe>, is_refusal: bool) {
         let session = self.commands.sessions.get_mut(key).expect("just inserted");
         let account = Arc::clone(&session.account);
-        let (carried, unparsed) = match moving.arrive(now, account, &mut self.reactor) {
+        let carried = match moving.arrive(now, account, &mut self.reactor) {
             Ok(arrived) => arrived,
             Err(error) => {
                 let (peer, host) = (session.peer, session.admission.host());
@@ -110,6 +110,7 @@ impl Pipeline {
                 return self.commands.retire_if_done(now, key);
             }
         };
+        let has_unparsed = carried.has_unparsed();
         let wires = &mut self.commands.wires;
         let connection = wires.here.add(carried, wires.owner(key));
         session.wire = Wire::Here(connection);
@@ -119,8 +120,8 @@ impl Pipeline {
         if is_refusal {
             wires.here.end(connection);
         }
-        if !unparsed.is_empty() {
-            let parsed = wires.here.receive(now, connection, &unparsed, &mut self.reactor);
+        if has_unparsed {
+            let parsed = wires.here.parse_held(now, connection, &mut self.reactor);
             self.commands.on_parsed(now, parsed, &mut self.reactor);
         }
     }

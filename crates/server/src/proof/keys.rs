@@ -4,20 +4,22 @@
 //!
 //! Holds: a file that cannot be read, or has no key, is a problem with the field that names it (`every_problem_of_a_key_file_has_its_field`).
 
-use crate::config::{Authentication, Config, DiscoveryAccess, HostConfig, Problem};
+use crate::config::{Authentication, Config, Demand, HostConfig, Problem, TLS_FIELD, Tls};
 use auth::exchange::{ControllerKeys, Offer};
-use auth::{DhKey, Hash, Secret};
+use auth::{DhKey, Hash, KeyError, Secret, TlsKey, hello};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
 /// The keys of one host.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct HostKeys {
-    /// The key, and the one that takes its place.
+    /// The key for DH-HMAC-CHAP, and the one that takes its place.
     own: Vec<DhKey>,
     /// The key by which controllers prove themselves to the host.
     controller: Option<DhKey>,
+    /// Those for TLS.
+    tls: Vec<TlsKey>,
 }
 
 /// The keys by which a host is going to be checked.
@@ -35,14 +37,16 @@ pub(crate) enum Due {
     Nothing,
     /// It has to, with one of these keys.
     Proof(Keys),
+    /// It has to connect with TLS.
+    Tls,
 }
 
 /// See the module.
 pub(crate) struct KeyRing {
     hosts: HashMap<String, HostKeys>,
     offer: Offer,
-    /// The hosts that may ask discovery for records.
-    discovery: DiscoveryAccess,
+    /// The proofs that discovery asks for.
+    discovery: Demand,
     /// The source of the keys by which unknown hosts are checked, known to no one.
     decoy: Secret,
 }
@@ -75,7 +79,8 @@ impl KeyRing {
         })?;
         let security = &config.security;
         let offer = Offer { hashes: security.dhchap_hash.clone(), groups: security.dhchap_group.clone() };
-        Ok(KeyRing { hosts, offer, discovery: security.discovery, decoy: Secret::new(bytes) })
+        let discovery = security.demand_of_discovery();
+        Ok(KeyRing { hosts, offer, discovery, decoy: Secret::new(bytes) })
     }
 
     /// The hashes and groups that exchanges may use.
@@ -83,31 +88,54 @@ impl KeyRing {
         &self.offer
     }
 
-    /// Whether a host has to prove who it is to ask discovery for records.
-    pub(crate) fn due_for_discovery(&self, host: &str) -> Due {
-        match self.discovery {
-            DiscoveryAccess::Open => Due::Nothing,
-            DiscoveryAccess::Hosts => self.due(Authentication::Required, host, true),
+    /// The proofs that discovery asks for.
+    pub(crate) fn discovery(&self) -> Demand {
+        self.discovery
+    }
+
+    /// The proof that is due of `host` where `demand` is asked for. `is_allowed`: whether it may connect at all. `is_secured`: whether TLS has
+    /// proved it.
+    pub(crate) fn due(&self, demand: Demand, host: &str, is_allowed: bool, is_secured: bool) -> Due {
+        let Demand { authentication, tls } = demand;
+        let asks_all = match authentication {
+            Authentication::Off | Authentication::Optional => false,
+            Authentication::Required => !is_secured,
+            Authentication::Always => true,
+        };
+        if is_secured && !asks_all {
+            return Due::Nothing;
+        }
+        if !is_secured && tls == Tls::Required {
+            return Due::Tls;
+        }
+        let known = self.keys_of(host).filter(|_| is_allowed && authentication != Authentication::Off);
+        let has_tls_key = || self.hosts.get(host).is_some_and(|keys| !keys.tls.is_empty());
+        match known {
+            Some(keys) => Due::Proof(keys),
+            None if asks_all => Due::Proof(self.decoy(host)),
+            None if is_allowed && tls != Tls::Off && has_tls_key() => Due::Tls,
+            None => Due::Nothing,
         }
     }
 
-    /// Whether `host` has to prove who it is where `authentication` is asked for. `is_allowed`: whether it may connect at all.
-    pub(crate) fn due(&self, authentication: Authentication, host: &str, is_allowed: bool) -> Due {
-        let known = self.keys_of(host).filter(|_| is_allowed);
-        match (authentication, known) {
-            (Authentication::Off, _) | (Authentication::Optional, None) => Due::Nothing,
-            (_, Some(keys)) => Due::Proof(keys),
-            (Authentication::Required, None) => Due::Proof(self.decoy(host)),
-        }
-    }
-
-    /// The keys of a host, if it has any.
+    /// The keys of a host for DH-HMAC-CHAP, if it has any.
     pub(crate) fn keys_of(&self, host: &str) -> Option<Keys> {
-        let HostKeys { own, controller } = self.hosts.get(host)?;
-        Some(Keys {
-            of: ControllerKeys { host: own.clone(), controller: controller.clone() },
-            is_decoy: false,
-        })
+        let HostKeys { own, controller, .. } = self.hosts.get(host)?;
+        let of = ControllerKeys { host: own.clone(), controller: controller.clone() };
+        (!own.is_empty()).then_some(Keys { of, is_decoy: false })
+    }
+
+    /// The keys of a host for TLS. `is_allowed`: whether it may connect with TLS at all. A host without any has a key that is known to
+    /// nobody, so that its answer takes as long.
+    pub(crate) fn tls_keys(&self, host: &str, is_allowed: bool) -> hello::Keys {
+        let known = self.hosts.get(host).map(|keys| &keys.tls[..]).filter(|_| is_allowed).unwrap_or_default();
+        if !known.is_empty() {
+            return hello::Keys { configured: known.to_vec(), are_known: true };
+        }
+        let secret = Hash::Sha256.hmac(self.decoy.expose(), &[b"tls", host.as_bytes()]);
+        let key = TlsKey::new(Some(Hash::Sha256), Secret::new(secret.to_vec()));
+        let configured = vec![key.expect("the length is the one of the hash")];
+        hello::Keys { configured, are_known: false }
     }
 
     /// A key for a host that has none: the same one each time, so that the host is answered like any other, and known to nobody.
@@ -120,8 +148,7 @@ impl KeyRing {
 
     /// The fingerprints of the keys of a host, for the list of changes.
     pub(crate) fn fingerprints(&self, host: &str) -> Option<String> {
-        let HostKeys { own, controller } = self.hosts.get(host)?;
-        let all = own.iter().chain(controller).map(|key| key.secret.fingerprint());
+        let all = self.hosts.get(host)?.secrets().map(Secret::fingerprint);
         Some(all.collect::<Vec<_>>().join(" "))
     }
 }
@@ -135,19 +162,35 @@ impl fmt::Debug for KeyRing {
 /// A problem of a key: the field, the problem and the advice.
 type Found = (&'static str, String, String);
 
+impl HostKeys {
+    fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        let dh = self.own.iter().chain(&self.controller).map(|key| &key.secret);
+        dh.chain(self.tls.iter().map(|key| &key.secret))
+    }
+}
+
 fn read_host(host: &HostConfig) -> Result<HostKeys, Vec<Found>> {
-    let (mut own, mut controller, mut problems) = (Vec::new(), None, Vec::new());
+    let (mut keys, mut problems) = (HostKeys::default(), Vec::new());
     for (name, file) in host.keys() {
-        match read_key(file) {
-            Ok(key) => {
-                let mut others = own.iter().chain(&controller);
-                if others.any(|other: &DhKey| other.secret.expose() == key.secret.expose()) {
+        let read = match name {
+            TLS_FIELD => {
+                read_key(file, TlsKey::parse).map(|key| HostKeys { tls: vec![key], ..HostKeys::default() })
+            }
+            "dhchap_ctrl_key" => read_key(file, DhKey::parse)
+                .map(|key| HostKeys { controller: Some(key), ..HostKeys::default() }),
+            _ => read_key(file, DhKey::parse).map(|key| HostKeys { own: vec![key], ..HostKeys::default() }),
+        };
+        match read {
+            Ok(one) => {
+                let mut others = keys.secrets();
+                if one.secrets().any(|new| others.any(|other| other.expose() == new.expose())) {
                     let what = format!("{} is the same key as another one of this host", file.display());
                     problems.push((name, what, "make a new one: gimbal key gen FILE".to_owned()));
-                } else if name == "dhchap_ctrl_key" {
-                    controller = Some(key);
                 } else {
-                    own.push(key);
+                    drop(others);
+                    keys.own.extend(one.own);
+                    keys.tls.extend(one.tls);
+                    keys.controller = keys.controller.or(one.controller);
                 }
             }
             Err(what) => {
@@ -156,13 +199,13 @@ fn read_host(host: &HostConfig) -> Result<HostKeys, Vec<Found>> {
             }
         }
     }
-    if problems.is_empty() { Ok(HostKeys { own, controller }) } else { Err(problems) }
+    if problems.is_empty() { Ok(keys) } else { Err(problems) }
 }
 
 /// The key in a file. No error has a part of the file in it.
-fn read_key(file: &Path) -> Result<DhKey, String> {
+fn read_key<K>(file: &Path, parse: impl Fn(&str) -> Result<K, KeyError>) -> Result<K, String> {
     let text = files::read_secret(file).map_err(|error| format!("cannot be read: {error}"))?;
-    DhKey::parse(&text).map_err(|error| error.to_string())
+    parse(&text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -178,8 +221,8 @@ mod tests {
     fn with(keys: [Option<PathBuf>; 3]) -> Config {
         let mut config = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, DEFAULT_LISTEN);
         let [dhchap_key, dhchap_key_next, dhchap_ctrl_key] = keys;
-        config.hosts =
-            vec![HostConfig { nqn: HOST.to_owned(), dhchap_key, dhchap_key_next, dhchap_ctrl_key }];
+        let (nqn, tls_key) = (HOST.to_owned(), Vec::new());
+        config.hosts = vec![HostConfig { nqn, dhchap_key, dhchap_key_next, dhchap_ctrl_key, tls_key }];
         config
     }
 
@@ -219,28 +262,59 @@ mod tests {
 
     #[test]
     fn a_proof_is_due_by_the_rules() {
+        let dh = DhKey::new(None, Secret::new(vec![1; 32])).expect("32 bytes");
+        let tls = TlsKey::new(None, Secret::new(vec![2; 32])).expect("32 bytes");
+        let both = HostKeys { own: vec![dh.clone()], controller: None, tls: vec![tls.clone()] };
+        let hosts = [
+            ("dh", HostKeys { own: vec![dh], ..HostKeys::default() }),
+            ("tls", HostKeys { tls: vec![tls], ..HostKeys::default() }),
+            ("both", both),
+        ];
         let ring = KeyRing {
-            hosts: [(HOST.to_owned(), HostKeys { own: Vec::new(), controller: None })].into(),
+            hosts: hosts.into_iter().map(|(name, keys)| (name.to_owned(), keys)).collect(),
             offer: Offer { hashes: Vec::new(), groups: Vec::new() },
-            discovery: DiscoveryAccess::Open,
+            discovery: Demand::default(),
             decoy: Secret::new(vec![1; 32]),
         };
-        let due = |authentication, host, is_allowed| match ring.due(authentication, host, is_allowed) {
-            Due::Nothing => None,
-            Due::Proof(keys) => Some(keys.is_decoy),
+        let due = |demand, host, is_allowed, is_secured| match ring.due(demand, host, is_allowed, is_secured)
+        {
+            Due::Nothing => "name",
+            Due::Proof(keys) if keys.is_decoy => "decoy",
+            Due::Proof(_) => "proof",
+            Due::Tls => "tls",
         };
-        use Authentication::{Off, Optional, Required};
-        for (authentication, known, not_allowed, unknown) in [
-            (Off, None, None, None),
-            (Optional, Some(false), None, None),
-            (Required, Some(false), Some(true), Some(true)),
-        ] {
-            assert_eq!(due(authentication, HOST, true), known);
-            assert_eq!(due(authentication, HOST, false), not_allowed);
-            assert_eq!(due(authentication, "nqn.2025-01.io.example:other", true), unknown);
+        use Authentication::{Always, Off, Optional, Required};
+        // In this order: dh, tls, both, a host without keys.
+        #[rustfmt::skip]
+        let rows = [
+            (Off,      Tls::Off,      ["name",  "name",  "name",  "name"],  "name"),
+            (Off,      Tls::Optional, ["name",  "tls",   "tls",   "name"],  "name"),
+            (Off,      Tls::Required, ["tls",   "tls",   "tls",   "tls"],   "tls"),
+            (Optional, Tls::Off,      ["proof", "name",  "proof", "name"],  "name"),
+            (Optional, Tls::Optional, ["proof", "tls",   "proof", "name"],  "name"),
+            (Optional, Tls::Required, ["tls",   "tls",   "tls",   "tls"],   "tls"),
+            (Required, Tls::Off,      ["proof", "decoy", "proof", "decoy"], "decoy"),
+            (Required, Tls::Optional, ["proof", "decoy", "proof", "decoy"], "decoy"),
+            (Required, Tls::Required, ["tls",   "tls",   "tls",   "tls"],   "tls"),
+            (Always,   Tls::Optional, ["proof", "decoy", "proof", "decoy"], "decoy"),
+        ];
+        for (authentication, tls, allowed, not_allowed) in rows {
+            let demand = Demand { authentication, tls };
+            for (host, expected) in ["dh", "tls", "both", "other"].into_iter().zip(allowed) {
+                assert_eq!(due(demand, host, true, false), expected, "{demand:?} {host}");
+                assert_eq!(due(demand, host, false, false), not_allowed, "{demand:?} {host} is not allowed");
+                let secured = match (authentication, host) {
+                    (Always, "dh" | "both") => "proof",
+                    (Always, _) => "decoy",
+                    _ => "name",
+                };
+                assert_eq!(due(demand, host, true, true), secured, "{demand:?} {host} with TLS");
+            }
         }
         let key = |host| ring.decoy(host).of.host[0].secret.expose().to_vec();
         assert_eq!(key("a"), key("a"));
         assert_ne!(key("a"), key("b"));
+        let known = |host, is_allowed| ring.tls_keys(host, is_allowed).are_known;
+        assert_eq!([known("tls", true), known("tls", false), known("dh", true)], [true, false, false]);
     }
 }

@@ -21,11 +21,27 @@ pub enum Refusal {
     SecureChannel,
     /// It did not finish in time, or ended the connection before the end.
     Unfinished,
+    /// It connected without TLS, which its subsystem, or its key, asks for.
+    TlsRequired,
+    /// It began with TLS, which its subsystem does not have.
+    TlsOff,
+    /// No identity that it offered has a key for TLS here.
+    TlsUnknown,
+    /// Its key for TLS is another one.
+    TlsWrongKey,
+    /// It offered no pre-shared key of TLS 1.3, or not its cipher suite.
+    TlsNoPsk,
+    /// Its TLS was malformed, or failed after the first message.
+    TlsMalformed,
+    /// It did not finish the handshake of TLS.
+    TlsUnfinished,
+    /// Its Connect named another host or subsystem than the one that TLS has proved.
+    IdentityMismatch,
 }
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Refusal; 7] = [
+    pub const ALL: [Refusal; 15] = [
         Refusal::NoProof,
         Refusal::Protocol,
         Refusal::NothingInCommon,
@@ -33,6 +49,14 @@ impl Refusal {
         Refusal::Unknown,
         Refusal::SecureChannel,
         Refusal::Unfinished,
+        Refusal::TlsRequired,
+        Refusal::TlsOff,
+        Refusal::TlsUnknown,
+        Refusal::TlsWrongKey,
+        Refusal::TlsNoPsk,
+        Refusal::TlsMalformed,
+        Refusal::TlsUnfinished,
+        Refusal::IdentityMismatch,
     ];
 
     /// The name in statistics.
@@ -45,6 +69,14 @@ impl Refusal {
             Refusal::Unknown => "auth_unknown",
             Refusal::SecureChannel => "auth_concat",
             Refusal::Unfinished => "auth_unfinished",
+            Refusal::TlsRequired => "tls_required",
+            Refusal::TlsOff => "tls_off",
+            Refusal::TlsUnknown => "tls_unknown",
+            Refusal::TlsWrongKey => "tls_wrong_key",
+            Refusal::TlsNoPsk => "tls_no_psk",
+            Refusal::TlsMalformed => "tls_malformed",
+            Refusal::TlsUnfinished => "tls_unfinished",
+            Refusal::IdentityMismatch => "identity_mismatch",
         }
     }
 }

@@ -120,10 +120,12 @@ pub(super) fn changes(old: (&Config, &impl Resolved), new: (&Config, &impl Resol
         } else {
             compare(Subject::Subsystem, &nqn, from.map(hosts), to.map(hosts));
         }
-        let authentication = |config: Option<&SubsystemConfig>| {
-            config.and_then(|config| config.authentication).map(|each| each.word().to_owned())
+        let security = |config: Option<&SubsystemConfig>| {
+            let words: Vec<String> =
+                config?.security.words().map(|(name, word)| format!("{name} {word}")).collect();
+            (!words.is_empty()).then(|| words.join(", "))
         };
-        compare(Subject::Security, &nqn, authentication(from), authentication(to));
+        compare(Subject::Security, &nqn, security(from), security(to));
         let nsids = |config: Option<&SubsystemConfig>| -> Vec<u32> {
             config.map_or(Vec::new(), |config| config.namespaces.iter().map(|each| each.nsid).collect())
         };

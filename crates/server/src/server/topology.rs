@@ -150,8 +150,8 @@ impl Topology {
         let route = |subsystem: &SubsystemConfig| {
             let (slot, served) = self.served(&subsystem.nqn)?;
             let (nqn, hosts) = (subsystem.nqn.clone(), subsystem.hosts.clone());
-            let authentication = subsystem.authentication.unwrap_or(config.security.authentication);
-            Some(Route { subsystem: slot, nqn, hosts, home: served.home, authentication })
+            let demand = config.security.demand(subsystem.security);
+            Some(Route { subsystem: slot, nqn, hosts, home: served.home, demand })
         };
         config.subsystems.iter().filter_map(route).collect()
     }

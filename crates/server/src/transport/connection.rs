@@ -5,23 +5,27 @@
 //!   replies ──► transport ──flush──► one batch in flight ──► Sent
 //! ```
 //!
+//! With TLS, records are taken apart before the parser and put together before the batch; data is then copied on its way.
+//!
 //! The acceptor uses it before Connect, the pipelines and connection threads afterwards. A connection moves between threads as a
 //! [`Moving`].
 //!
 //! Holds: at most one batch is in flight; a socket is not read while its bytes cannot be parsed.
 
-use super::Moving;
-use super::opening::TLS_HANDSHAKE_FAILURE;
+use super::moving::Carried;
+use super::secured::{Sealing, Secured};
+use super::{Fatal, Moving};
 use crate::account::{ConnectionAccount, Permit};
 use crate::payload::{Intake, Intakes, Outlet, Payload};
-use nvme::buffer::Outgoing;
+use auth::hello::Alert;
 use nvme::queue::{Cancel, FlowControl, TargetEvent};
 use nvme::spec::{ConnectCommand, Cqe, Status};
 use nvme::subsystem::Connected;
-use nvme::tcp::{Fatal, Pause, TargetConnection, TargetLimits};
+use nvme::tcp::{Pause, TargetConnection, TargetLimits};
 use reactor::{IoBuffer, Reactor, SendBatch, Token};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use tls::Read;
 use units::{Instant, Nanos};
 
 /// Commands and other events of a connection.
@@ -35,6 +39,10 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     /// The NVMe/TCP state of the connection.
     transport: TargetConnection<Payload>,
+    /// TLS, if the host has begun with it, unless it is in use.
+    secured: Option<Box<Secured>>,
+    /// Whether the socket may be read without the receive buffers: its bytes are no records.
+    may_pull: bool,
     /// The account for the memory that the connection holds.
     pub(crate) account: Arc<ConnectionAccount>,
     /// Whether memory was refused. Call `parse_held` when some was returned.
@@ -92,6 +100,8 @@ impl Connection {
             token,
             peer,
             transport,
+            secured: None,
+            may_pull: true,
             account,
             waits_for_memory: false,
             delivered: 0,
@@ -109,15 +119,29 @@ impl Connection {
         }
     }
 
-    /// A connection that moved here with as many commands that were delivered elsewhere and will be answered here: its Connect, or none.
-    pub(super) fn with_delivered(
+    /// A connection that moved here, with the commands that were delivered elsewhere and will be answered here: its Connect, or none.
+    pub(super) fn carried(
         now: Instant,
         token: Token,
         peer: SocketAddr,
-        (transport, delivered): (TargetConnection<Payload>, usize),
+        carried: Carried,
         account: Arc<ConnectionAccount>,
     ) -> Connection {
-        Connection { delivered, ..Connection::new(now, token, peer, transport, account) }
+        let Carried { transport, delivered, held, secured } = carried;
+        let connection = Connection::new(now, token, peer, transport, account);
+        let may_pull = secured.is_none();
+        Connection { delivered, held, secured, may_pull, ..connection }
+    }
+
+    /// Begins TLS. The bytes that were received before this, and everything after them, are its records.
+    pub(crate) fn secure(&mut self, stream: tls::Stream) {
+        self.secured = Some(Box::new(Secured::new(stream)));
+        self.may_pull = false;
+    }
+
+    /// Whether TLS was begun and its handshake is not done.
+    pub(crate) fn is_securing(&self) -> bool {
+        self.secured.as_ref().is_some_and(|secured| !secured.stream.is_up())
     }
 
     /// Parses bytes that have arrived. Adds the resulting events to `events`.
@@ -134,7 +158,13 @@ impl Connection {
         }
         let awaited = self.awaits_data();
         let before = events.len();
-        self.take_in(bytes, intakes, reactor, events)?;
+        match &mut self.secured {
+            None => self.take_in(bytes, intakes, reactor, events)?,
+            Some(secured) => {
+                secured.stream.on_bytes(bytes);
+                self.take_in_records(now, intakes, reactor, events)?;
+            }
+        }
         if !awaited || events.len() > before {
             self.progressed_at = now;
         }
@@ -218,9 +248,52 @@ impl Connection {
         Ok(())
     }
 
-    /// Leaves the receive buffers when much data of one write is going to come.
+    /// Goes on with the handshake, or takes in the plaintext of records: the rest of a payload straight to where it belongs.
+    fn take_in_records(
+        &mut self,
+        now: Instant,
+        intakes: &mut Intakes,
+        reactor: &mut Reactor,
+        events: &mut Events,
+    ) -> Result<(), Fatal> {
+        let Some(mut secured) = self.secured.take() else { return Ok(()) };
+        let mut plain = intakes.take_plain();
+        let result = self.take_in_plain((now, &mut secured, &mut plain), intakes, reactor, events);
+        intakes.give_plain(plain);
+        self.secured = Some(secured);
+        result
+    }
+
+    fn take_in_plain(
+        &mut self,
+        (now, secured, plain): (Instant, &mut Secured, &mut [u8]),
+        intakes: &mut Intakes,
+        reactor: &mut Reactor,
+        events: &mut Events,
+    ) -> Result<(), Fatal> {
+        let is_up = secured.stream.negotiate();
+        if !secured.keep(is_up)? {
+            return Ok(());
+        }
+        while !self.paused && !self.ending {
+            let place = self.transport.place();
+            let is_placed = !place.is_empty();
+            let read = secured.stream.read(now.0, if is_placed { place } else { plain });
+            let Read::Bytes(count) = secured.keep(read)? else { break };
+            if is_placed {
+                let before = events.len();
+                self.transport.on_placed(count, events);
+                self.after_events(&events[before..], intakes);
+            } else {
+                self.take_in(&plain[..count], intakes, reactor, events)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the receive buffers when much data of one write is going to come. Records have to pass through them.
     fn pull_bulk(&mut self, reactor: &mut Reactor) {
-        if !self.pulls && self.transport.awaits_bulk() {
+        if !self.pulls && self.may_pull && self.transport.awaits_bulk() {
             self.pulls = true;
             reactor.pull_receive(self.token);
         }
@@ -261,13 +334,22 @@ impl Connection {
         self.pull_bulk(reactor);
         self.held = held;
         self.held.drain(..taken);
-        if self.held.is_empty() {
-            self.held = Vec::new();
-        }
-        if self.paused && self.held.is_empty() {
-            self.paused = false;
-            self.progressed_at = now;
-            reactor.resume_receive(self.token);
+        match (self.held.is_empty(), self.paused) {
+            (true, was_paused) => {
+                self.held = Vec::new();
+                if was_paused {
+                    self.paused = false;
+                    self.progressed_at = now;
+                    reactor.resume_receive(self.token);
+                }
+                self.take_in_records(now, intakes, reactor, events)?;
+            }
+            // It has moved here with them.
+            (false, false) => {
+                self.paused = true;
+                reactor.pause_receive(self.token);
+            }
+            (false, true) => {}
         }
         self.note_unread(now);
         Ok(())
@@ -278,14 +360,24 @@ impl Connection {
         self.paused && self.transport.paused() != Some(Pause::Buffers)
     }
 
-    /// Takes the bytes that were received and not parsed, for a connection that moves.
-    pub(crate) fn take_held(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.held)
+    /// Keeps bytes that arrive while the connection is about to move. Returns the number of all bytes that are not parsed.
+    pub(crate) fn keep(&mut self, bytes: &[u8]) -> usize {
+        match &mut self.secured {
+            None => self.held.extend_from_slice(bytes),
+            Some(secured) => secured.stream.on_bytes(bytes),
+        }
+        self.held.len() + self.secured.as_ref().map_or(0, |secured| secured.stream.waiting())
     }
 
-    /// The connection without its reactor, which has returned the `socket`. `unparsed`: bytes received and not parsed.
-    pub(crate) fn into_moving(self, socket: TcpStream, unparsed: Vec<u8>) -> Moving {
-        Moving::new(socket, self.peer, (self.transport, self.delivered), unparsed)
+    /// Whether there are bytes that were received and not parsed.
+    pub(crate) fn has_unparsed(&self) -> bool {
+        !self.held.is_empty() || self.secured.as_ref().is_some_and(|secured| secured.stream.waiting() > 0)
+    }
+
+    /// The connection without its reactor, which has returned the `socket`.
+    pub(crate) fn into_moving(self, socket: TcpStream) -> Moving {
+        let Connection { peer, transport, delivered, held, secured, .. } = self;
+        Moving::new(socket, peer, Carried { transport, delivered, held, secured })
     }
 
     /// Sets up the queue as its Connect was granted.
@@ -322,14 +414,19 @@ impl Connection {
 
     /// Whether answers wait to be sent.
     pub(crate) fn has_to_send(&self) -> bool {
-        self.transport.transmit_pending() > 0
+        match &self.secured {
+            None => self.transport.transmit_pending() > 0,
+            Some(secured) => {
+                secured.has_to_send() || (!secured.is_broken && self.transport.transmit_pending() > 0)
+            }
+        }
     }
 
-    /// Refuses a host that begins with TLS: this target has none. Nothing else was received or sent.
-    pub(crate) fn refuse_tls(&mut self, now: Instant, reactor: &mut Reactor) {
+    /// Refuses a host that begins with TLS: the alert is the last that it gets.
+    pub(crate) fn refuse_tls(&mut self, now: Instant, alert: Alert, reactor: &mut Reactor) {
         self.end();
         let Some(mut batch) = self.batch.take() else { return };
-        Outlet { batch: &mut batch, permits: &mut self.in_flight }.header(&TLS_HANDSHAKE_FAILURE);
+        batch.push_bytes(&alert.record());
         self.send(now, batch, reactor);
     }
 
@@ -339,7 +436,7 @@ impl Connection {
             Intake { intakes, account: &self.account, waits_for_memory: &mut self.waits_for_memory };
         let result = self.transport.on_bytes(bytes, &mut intake, events);
         self.after_events(&events[before..], intakes);
-        result
+        Ok(result?)
     }
 
     /// Counts commands that are new, and returns the memory of those that the transport has refused.
@@ -403,7 +500,25 @@ impl Connection {
         }
         let Some(mut batch) = self.batch.take() else { return };
         self.transport.set_time(self.readable_time(now));
-        self.transport.poll_transmit(&mut Outlet { batch: &mut batch, permits: &mut self.in_flight });
+        let permits = &mut self.in_flight;
+        match &mut self.secured {
+            None => {
+                self.transport.poll_transmit(&mut Outlet { batch: &mut batch, permits });
+            }
+            Some(secured) => {
+                let is_up = secured.stream.is_up();
+                let mut sealing = Sealing { secured, batch: &mut batch, permits };
+                if is_up {
+                    self.transport.poll_transmit(&mut sealing);
+                }
+                sealing.finish();
+            }
+        }
+        if batch.is_empty() {
+            // TLS has failed, which the receiving side reports.
+            self.batch = Some(batch);
+            return;
+        }
         self.send(now, batch, reactor);
     }
 

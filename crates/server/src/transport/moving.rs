@@ -1,9 +1,10 @@
 //! A connection on its way from one thread to another.
 //!
-//! It belongs to no reactor meanwhile. It takes along the bytes that were received and not parsed.
+//! It belongs to no reactor meanwhile. It takes along the bytes that were received and not parsed, and its TLS.
 
 use super::Connection;
 use super::connection::{allow_by_controller, set_up_queue};
+use super::secured::Secured;
 use crate::account::ConnectionAccount;
 use crate::payload::Payload;
 use nvme::subsystem::Connected;
@@ -21,18 +22,24 @@ pub(crate) struct Moving {
     transport: TargetConnection<Payload>,
     /// Commands that are not answered: Connect, unless it was answered before.
     delivered: usize,
-    unparsed: Vec<u8>,
+    /// Bytes that were received and not parsed: plaintext.
+    held: Vec<u8>,
+    secured: Option<Box<Secured>>,
+}
+
+/// The state that moves along.
+pub(super) struct Carried {
+    pub(super) transport: TargetConnection<Payload>,
+    pub(super) delivered: usize,
+    pub(super) held: Vec<u8>,
+    pub(super) secured: Option<Box<Secured>>,
 }
 
 impl Moving {
     /// A connection that was detached from its reactor.
-    pub(super) fn new(
-        socket: TcpStream,
-        peer: SocketAddr,
-        (transport, delivered): (TargetConnection<Payload>, usize),
-        unparsed: Vec<u8>,
-    ) -> Moving {
-        Moving { socket, peer, transport, delivered, unparsed }
+    pub(super) fn new(socket: TcpStream, peer: SocketAddr, carried: Carried) -> Moving {
+        let Carried { transport, delivered, held, secured } = carried;
+        Moving { socket, peer, transport, delivered, held, secured }
     }
 
     /// The other end.
@@ -51,7 +58,7 @@ impl Moving {
     }
 
     /// The connection on the reactor of this thread, with its Connect command, which will be answered here unless it was answered
-    /// before; and bytes to parse.
+    /// before. If it [has unparsed bytes](Connection::has_unparsed), they are the next to be parsed.
     ///
     /// # Errors
     /// If the system has no resources for it.
@@ -60,10 +67,10 @@ impl Moving {
         now: Instant,
         account: Arc<ConnectionAccount>,
         reactor: &mut Reactor,
-    ) -> io::Result<(Connection, Vec<u8>)> {
+    ) -> io::Result<Connection> {
         let token = reactor.add_socket(self.socket)?;
-        let carried = (self.transport, self.delivered);
-        let connection = Connection::with_delivered(now, token, self.peer, carried, account);
-        Ok((connection, self.unparsed))
+        let Moving { transport, delivered, held, secured, .. } = self;
+        let carried = Carried { transport, delivered, held, secured };
+        Ok(Connection::carried(now, token, self.peer, carried, account))
     }
 }

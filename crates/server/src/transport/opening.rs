@@ -8,9 +8,6 @@
 /// ContentType of a TLS record: handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// The TLS record that says: fatal alert, handshake failure (RFC 8446, section 6).
-pub(super) const TLS_HANDSHAKE_FAILURE: [u8; 7] = [0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x28];
-
 /// A protocol that a host begins to speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {

@@ -12,7 +12,7 @@ use nvme::tcp::host::{HostConnection, HostEvent, HostOptions, Transfer};
 use nvme::tcp::pdu::Digests;
 use server::config::{
     AllowedHosts, BackendChoice, Config, DEFAULT_NQN, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig,
-    NamespaceConfig, Speed, SubsystemConfig,
+    NamespaceConfig, OwnSecurity, Speed, SubsystemConfig,
 };
 use server::{Server, ServerHandle};
 use std::io::{Read, Write};
@@ -70,7 +70,14 @@ pub fn fast_ssd() -> DeviceKind {
 /// A subsystem that every host may use.
 pub fn subsystem(nqn: &str, namespaces: Vec<NamespaceConfig>) -> SubsystemConfig {
     let (nqn, model) = (nqn.to_owned(), "test".to_owned());
-    SubsystemConfig { nqn, serial: None, model, hosts: AllowedHosts::Any, authentication: None, namespaces }
+    SubsystemConfig {
+        nqn,
+        serial: None,
+        model,
+        hosts: AllowedHosts::Any,
+        security: OwnSecurity::default(),
+        namespaces,
+    }
 }
 
 /// Two fast SSDs, `a` with `faults`, and two subsystems that share it.

@@ -1,0 +1,77 @@
+//! TLS on the socket of a connection.
+
+use crate::connection::{BATCH_BYTES, Batch};
+use crate::keys::TlsOptions;
+use crate::options::ControllerOptions;
+use reactor::SendBatch;
+use tls::{Broken, Read, Stream};
+use units::Instant;
+
+/// Bytes of plaintext in a record.
+const RECORD: usize = 16 << 10;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Secured {
+    stream: Stream,
+    /// The error that ended it.
+    broken: Option<Broken>,
+}
+
+impl Secured {
+    /// Begins TLS, if the options ask for it.
+    pub(crate) fn begin(options: &ControllerOptions) -> Result<Option<Box<Secured>>, Broken> {
+        let Some(tls) = &options.keys.tls else { return Ok(None) };
+        let stream = Stream::client(&psks(tls, options))?;
+        Ok(Some(Box::new(Secured { stream, broken: None })))
+    }
+
+    /// Takes records that have arrived. Returns whether the handshake has just been done.
+    pub(crate) fn on_bytes(&mut self, bytes: &[u8]) -> Result<bool, Broken> {
+        self.stream.on_bytes(bytes);
+        let was_up = self.stream.is_up();
+        Ok(self.stream.negotiate()? && !was_up)
+    }
+
+    /// Reads plaintext; `None` until more arrives.
+    pub(crate) fn read<'p>(
+        &mut self,
+        now: Instant,
+        plain: &'p mut Vec<u8>,
+    ) -> Result<Option<&'p [u8]>, Broken> {
+        plain.resize(RECORD, 0);
+        match self.stream.is_up().then(|| self.stream.read(now.0, plain)).transpose()? {
+            Some(Read::Bytes(count)) => Ok(Some(&plain[..count])),
+            Some(Read::Nothing | Read::Closed) | None => Ok(None),
+        }
+    }
+
+    /// Moves all records into `batch`.
+    pub(crate) fn seal(&mut self, batch: &mut SendBatch) -> Result<(), Broken> {
+        if let Some(broken) = self.broken.take() {
+            return Err(broken);
+        }
+        if self.stream.is_up() {
+            self.stream.seal()?;
+        }
+        self.stream.take_outbound(|records| batch.push_vec(records));
+        Ok(())
+    }
+}
+
+fn psks(tls: &TlsOptions, options: &ControllerOptions) -> Vec<auth::hello::Psk> {
+    tls.psks(options.host.as_str(), options.subsystem.as_str())
+}
+
+/// Plaintext; an error is kept for [`Secured::seal`].
+impl Batch for Secured {
+    fn push(&mut self, bytes: &[u8]) {
+        if self.broken.is_none() {
+            self.broken = self.stream.write(bytes).err();
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.broken.is_none() && self.stream.to_send() < BATCH_BYTES
+    }
+}
