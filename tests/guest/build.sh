@@ -12,14 +12,17 @@
 
 # What the walks call, with the libraries these programs load; the rest is busybox.
 guest_packages=(busybox-static bash coreutils util-linux util-linux-extra e2fsprogs kmod nvme-cli fio)
+# The daemon that makes the handshakes of TLS; not every suite has it.
+guest_packages_if_there=(ktls-utils)
 guest_programs=(bash dd sha256sum dmesg blkdiscard blockdev fallocate mkfs.ext4 e2fsck nvme fio)
 # Not every suite has these: blkpr came with util-linux 2.39; Debian has it in util-linux-extra.
-guest_programs_if_there=(blkpr)
+guest_programs_if_there=(blkpr tlshd)
 # The paravirtual devices, the NVMe/TCP host, the kernel's own target, what to put under it, and what proofs of
-# identity compute with.
+# identity and TLS compute with.
 guest_modules=(virtio_pci virtio_net virtio_console virtio_blk
 	nvme nvme_tcp nvmet nvmet_tcp configfs null_blk loop ext4 crc32c_generic crc32c_intel
-	dh_generic hmac sha256_generic sha512_generic)
+	dh_generic hmac sha256_generic sha512_generic
+	tls gcm ctr ghash_generic ghash_clmulni_intel aesni_intel)
 
 # ensure_guest SUITE: builds the guest if it is not there; prints its folder.
 ensure_guest() {
@@ -113,6 +116,10 @@ unpack_kernel() {
 # Fetches the programs' packages with all they depend on, and unpacks them into one tree.
 unpack_programs() {
 	local directory package
+	for package in "${guest_packages_if_there[@]}"; do
+		# An installation that is only simulated finds out whether its dependencies are there, too.
+		! apt-get -q -q -s install "$package" >/dev/null 2>&1 || guest_packages+=("$package")
+	done
 	apt-get -q -q -y -d install "${guest_packages[@]}" >/dev/null || die "cannot download ${guest_packages[*]}"
 	# apt lists only what it would still download: with an empty cache that is all of it.
 	apt-get -q -q -y --print-uris -o Dir::Cache::archives=/nonexistent install "${guest_packages[@]}" \
@@ -184,6 +191,6 @@ lay_skeleton() {
 record_versions() {
 	{
 		echo "Linux $kernel_version"
-		grep -E '^(nvme-cli|fio|e2fsprogs)_' "$work/plan"
+		grep -E '^(nvme-cli|fio|e2fsprogs|ktls-utils)_' "$work/plan"
 	} >"$work/guest/versions"
 }

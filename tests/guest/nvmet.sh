@@ -8,6 +8,8 @@
 # With $NVMET_HOST, it serves this host alone, which has to prove that it has $NVMET_KEY with the group
 # $NVMET_GROUP; with $NVMET_CTRL_KEY the target proves itself, too.
 #
+# With $NVMET_TLS_KEY its port asks for TLS, with the key of the host $NVMET_TLS_HOST.
+#
 # With $NVMET_OUTAGE=N it throws its hosts out once namespace 1 has taken N writes, refuses them for
 # a second, and lets them in again.
 set -euo pipefail
@@ -55,6 +57,16 @@ echo tcp >"$port/addr_trtype"
 echo ipv4 >"$port/addr_adrfam"
 echo 0.0.0.0 >"$port/addr_traddr"
 echo 4420 >"$port/addr_trsvcid"
+if [ -n "${NVMET_TLS_KEY:-}" ]; then
+	modprobe tls
+	printf '[authenticate]\nkeyrings=.nvme\n[authenticate.client]\n[authenticate.server]\n' >/tmp/tlshd.conf
+	tlshd -s -c /tmp/tlshd.conf >/tmp/tlshd.log 2>&1 &
+	for version in 0 1; do
+		nvme check-tls-key --identity="$version" --subsysnqn="$nqn" --hostnqn="$NVMET_TLS_HOST" --keydata="$NVMET_TLS_KEY" --insert
+	done
+	echo tls1.3 >"$port/addr_tsas"
+	echo required >"$port/addr_treq"
+fi
 ln -s "$subsystem" "$port/subsystems/"
 echo "target ready"
 

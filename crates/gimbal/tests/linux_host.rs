@@ -237,6 +237,49 @@ impl Keys {
     }
 }
 
+#[test]
+fn linux_6_12_encrypts_every_queue() {
+    let scratch = Scratch::new("secured");
+    let make = |name: &str| {
+        let file = scratch.file(name);
+        let made = linux::process::gimbal()
+            .args(["key", "gen", "--kind", "tls", "--hash", "sha256"])
+            .arg(&file)
+            .status();
+        assert!(made.expect("the binary under test").success());
+        std::fs::read_to_string(file).expect("just made").trim_end().to_owned()
+    };
+    let [key, next, wrong] = ["key", "next", "wrong"].map(make);
+    let tables = format!(
+        "[security]\ntls = \"required\"\n\n[[host]]\nnqn = \"{GUEST_HOST}\"\ntls_key = [{:?}, {:?}]\n",
+        scratch.file("key"),
+        scratch.file("next")
+    );
+    let mut target = Target::with(&scratch, Medium::File, &tables);
+    let guest = Walk::new(Linux6_12, "secured", target.address(), NQN)
+        .processors(4)
+        .variable("QUEUES_LEAST", 4)
+        .variable("KEY", &key)
+        .variable("NEXT_KEY", &next)
+        .variable("WRONG_KEY", &wrong)
+        .start();
+    guest.finish();
+    target.stop();
+    let log = target.log();
+    for line in [
+        "reason=tls_wrong_key",
+        "it connects without TLS",
+        "the host proves itself with key 1 of tls_key, derived as libnvme before 1.16 does",
+        "the host proves itself with key 2 of tls_key",
+    ] {
+        assert!(log.contains(line), "{line}\n{log}");
+    }
+    for key in [key, next, wrong] {
+        let secret = key.rsplit(':').nth(1).expect("its base64");
+        assert!(!log.contains(secret), "a key is in the log");
+    }
+}
+
 /// The NQN of the guest's host.
 const GUEST_HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:6f2a1d52-3c7b-4f0e-9a51-0b6d1c9e0001";
 

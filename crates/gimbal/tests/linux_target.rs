@@ -6,8 +6,8 @@ mod linux;
 
 use auth::{Hash, Secret};
 use host::{
-    Backend, Backoff, Client, Controller, ControllerOptions, DhKey, HostId, HostKeys, Keys, Nqn, Operation,
-    Request, RetryPolicy, discover,
+    Backend, Backoff, Client, Controller, ControllerOptions, Derivation, DhKey, HostId, HostKeys, Keys, Nqn,
+    Operation, Request, RetryPolicy, TlsKey, TlsOptions, discover,
 };
 use linux::Kernel::{Linux6_1, Linux6_12};
 use linux::{Guest, KERNEL_NQN, Kernel, Walk};
@@ -121,6 +121,36 @@ fn the_initiator_continues_after_a_kernel_target_disconnected_it() {
         assert!(read[..] == block(io), "block {io} came back otherwise");
     }
     controller.close().wait();
+    guest.cut_off();
+}
+
+/// The initiator encrypts its connections to the kernel's own target, whose keys nvme-cli 2.13 derives in its own way.
+#[test]
+fn the_initiator_speaks_tls_with_linux_6_12() {
+    let key = TlsKey::new(Some(Hash::Sha256), Secret::new(vec![7; 32])).expect("its length");
+    let (guest, address) = kernel_target(
+        |walk| {
+            walk.variable("NVMET_TLS_HOST", host_nqn().as_str()).variable("NVMET_TLS_KEY", &*key.to_text())
+        },
+        Linux6_12,
+    );
+    let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("some backend is there");
+    let with = |key: Option<&TlsKey>| {
+        let tls = key.map(|key| TlsOptions { key: key.clone(), derivation: Derivation::OldLibnvme });
+        let keys = Keys { dhchap: None, tls };
+        ControllerOptions { keys, backoff: Backoff::NEVER_RETRY, io_queues: 2, ..options(address) }
+    };
+    let controller = client.connect(with(Some(&key))).wait().unwrap_or_else(|error| panic!("{error}"));
+    for blocks in [1, 3, 32] {
+        controller.write_blocking(1, Lba(0), &pattern(blocks, blocks)).expect("the target obliges");
+        let read = controller.read_blocking(1, Lba(0), blocks).expect("the target obliges");
+        assert!(read[..] == pattern(blocks, blocks));
+    }
+    controller.close().wait();
+    let wrong = TlsKey::new(Some(Hash::Sha256), Secret::new(vec![8; 32])).expect("its length");
+    for key in [None, Some(&wrong)] {
+        assert!(client.connect(with(key)).wait().is_err(), "it got in");
+    }
     guest.cut_off();
 }
 
