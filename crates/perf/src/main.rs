@@ -7,6 +7,7 @@
 //!   wire         the target, compared with a floor that only moves bytes       contest · server · client · stream · bringup
 //!   remote       connection and SSD on two threads, compared with one thread
 //!   limited      the target and the floor with less than a CPU                 quota
+//!   secured      proofs of identity, and TLS, compared with neither
 //!   digest       data digests, compared with what CRC32C leaves
 //!   accuracy     an emulated SSD, compared with the model in virtual time      open_loop
 //!   file         the target on a file, compared with fio on the same file
@@ -36,6 +37,7 @@ mod quota;
 mod remote;
 mod report;
 mod rounds;
+mod secured;
 mod server;
 mod simulated;
 mod stream;
@@ -53,7 +55,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// All measures, in the order of the table.
-const MEASURES: [&Measure; 18] = [
+const MEASURES: [&Measure; 20] = [
     &wire::CPU_PER_READ,
     &wire::RTT,
     &wire::CONNECTIONS,
@@ -61,6 +63,8 @@ const MEASURES: [&Measure; 18] = [
     &wire::BULK_WRITE,
     &wire::POLICY_COST,
     &digest::DIGEST_COST,
+    &secured::TLS,
+    &secured::AUTH_CONNECT,
     &limited::LIMITED,
     &remote::REMOTE_COST,
     &remote::SSD_THREAD,

@@ -5,7 +5,8 @@
 . /walks/lib.sh
 begin
 allow 'failed to (connect|write)|Connect command failed|failed to start TLS|TLS handshake (failed|complete)|qid [0-9]+: TLS' 'handshakes that are to fail'
-allow 'failed to connect socket: -' 'as before'
+allow 'failed to connect socket: -|Connect for subsystem .* is not allowed' 'as before'
+allow 'resetting controller' 'a reset that is asked for'
 
 host=$(cat /etc/nvme/hostnqn)
 modprobe tls
@@ -13,15 +14,12 @@ printf '[debug]\nloglevel=1\ntls=1\nnl=0\n[authenticate]\nkeyrings=.nvme\n[authe
 tlshd -s -c /tmp/tlshd.conf >/tmp/tlshd.log 2>&1 &
 until_true 20 "the keyring" grep -q '\.nvme' /proc/keys
 
-use_key() { # use_key KEY VERSION: the only key of this host for the target, as an identity of this version
-	local serial
-	for serial in $(awk '/ psk / {print $1}' /proc/keys); do
-		nvme tls-key --revoke "$(sed -n "s/^$serial .* psk *\(.*\): [0-9]*$/\1/p" /proc/keys)" >/dev/null 2>&1 || true
-	done
-	run nvme check-tls-key --identity="$2" --subsysnqn="$NQN" --hostnqn="$host" --keydata="$1" --insert
+use_key() { # use_key KEY VERSION: the key of this host for the target from now on, as an identity of this version
+	shows 'Inserted TLS key' nvme check-tls-key --identity="$2" --subsysnqn="$NQN" --hostnqn="$host" --keydata="$1" --insert
+	tls=(--tls --tls-key="0x$(sed -n 's/.*Inserted TLS key //p' /tmp/output)")
 }
 secure_connect() {
-	CONNECT_ARGS="--tls ${1:-}" connect
+	CONNECT_ARGS="${tls[*]} ${1:-}" connect
 	[ -s "/sys/class/nvme/$controller/tls_key" ] || fail "$controller has no key for TLS"
 }
 try() { # try WHY ARGUMENTS...: a connection that must not come to be
@@ -34,7 +32,7 @@ try() { # try WHY ARGUMENTS...: a connection that must not come to be
 say "without TLS, and with a wrong key"
 try "without TLS"
 use_key "$WRONG_KEY" 1
-try "a wrong key" --tls
+try "a wrong key" "${tls[@]}"
 
 say "discovery is open, and says that the subsystem needs TLS"
 LINES_SHOWN=40 shows 'sectype: +tls13' nvme discover -t tcp -a "$address" -s "$PORT"

@@ -84,7 +84,7 @@ impl Acceptor {
         let (Some(route), Some(host)) = (named, data.host_nqn()) else {
             let keys = &self.parts.proofs.keys;
             if let Some(host) = data.host_nqn().filter(|_| subsystem.as_str() == Nqn::DISCOVERY) {
-                match keys.due(keys.discovery(), host.as_str(), true, is_secured) {
+                match keys.due_for_discovery(host.as_str(), is_secured) {
                     Due::Proof(keys) => {
                         let bounds = self.parts.discovery.connect_bounds();
                         let claim = Claim { sqe, data, host, subsystem, bounds, keys };

@@ -39,7 +39,7 @@ impl Acceptor {
     pub(super) fn begin_securing(&mut self, now: Instant, key: Key, bytes: &[u8]) {
         let Some(entry) = self.connections.get_mut(key) else { return };
         let is_off = self.routes.iter().all(|route| route.demand.tls == Tls::Off)
-            && self.parts.proofs.keys.discovery().tls == Tls::Off;
+            && !self.parts.proofs.keys.discovery_has_tls();
         if is_off {
             let why = "it begins with TLS, which no subsystem has: write tls = \"optional\" into [security], or connect without it";
             let peer = entry.connection.peer;
@@ -73,7 +73,7 @@ impl Acceptor {
                     is_off.set(is_off.get() || route.demand.tls == Tls::Off);
                     route.demand.tls != Tls::Off && route.hosts.allows(host)
                 }
-                None => controller == Nqn::DISCOVERY,
+                None => controller == Nqn::DISCOVERY && self.parts.proofs.keys.discovery_has_tls(),
             };
             self.parts.proofs.keys.tls_keys(host, is_allowed)
         };

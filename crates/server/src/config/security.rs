@@ -170,13 +170,10 @@ impl SecurityConfig {
         }
     }
 
-    /// The proofs that discovery asks for. It is open to connections without TLS, so that hosts read there which subsystems ask for it.
+    /// The proofs that discovery asks for, if it is not open. Also then TLS is not required: `tls = "required"` is about subsystems.
     pub(crate) fn demand_of_discovery(&self) -> Demand {
         let tls = if self.tls == Tls::Off { Tls::Off } else { Tls::Optional };
-        match self.discovery {
-            DiscoveryAccess::Open => Demand { authentication: Authentication::Off, tls },
-            DiscoveryAccess::Hosts => Demand { authentication: Authentication::Required, tls },
-        }
+        Demand { authentication: Authentication::Required, tls }
     }
 }
 

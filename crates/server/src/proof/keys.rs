@@ -4,7 +4,7 @@
 //!
 //! Holds: a file that cannot be read, or has no key, is a problem with the field that names it (`every_problem_of_a_key_file_has_its_field`).
 
-use crate::config::{Authentication, Config, Demand, HostConfig, Problem, TLS_FIELD, Tls};
+use crate::config::{Authentication, Config, Demand, DiscoveryAccess, HostConfig, Problem, TLS_FIELD, Tls};
 use auth::exchange::{ControllerKeys, Offer};
 use auth::{DhKey, Hash, KeyError, Secret, TlsKey, hello};
 use std::collections::HashMap;
@@ -45,8 +45,8 @@ pub(crate) enum Due {
 pub(crate) struct KeyRing {
     hosts: HashMap<String, HostKeys>,
     offer: Offer,
-    /// The proofs that discovery asks for.
-    discovery: Demand,
+    /// The hosts that may ask discovery for records, and the proofs that it asks for if not all may.
+    discovery: (DiscoveryAccess, Demand),
     /// The source of the keys by which unknown hosts are checked, known to no one.
     decoy: Secret,
 }
@@ -79,7 +79,7 @@ impl KeyRing {
         })?;
         let security = &config.security;
         let offer = Offer { hashes: security.dhchap_hash.clone(), groups: security.dhchap_group.clone() };
-        let discovery = security.demand_of_discovery();
+        let discovery = (security.discovery, security.demand_of_discovery());
         Ok(KeyRing { hosts, offer, discovery, decoy: Secret::new(bytes) })
     }
 
@@ -88,9 +88,17 @@ impl KeyRing {
         &self.offer
     }
 
-    /// The proofs that discovery asks for.
-    pub(crate) fn discovery(&self) -> Demand {
-        self.discovery
+    /// Whether discovery can be asked with TLS.
+    pub(crate) fn discovery_has_tls(&self) -> bool {
+        self.discovery.1.tls != Tls::Off
+    }
+
+    /// The proof that is due of `host` before it asks discovery. `is_secured`: whether TLS has proved it.
+    pub(crate) fn due_for_discovery(&self, host: &str, is_secured: bool) -> Due {
+        match self.discovery {
+            (DiscoveryAccess::Open, _) => Due::Nothing,
+            (DiscoveryAccess::Hosts, demand) => self.due(demand, host, true, is_secured),
+        }
     }
 
     /// The proof that is due of `host` where `demand` is asked for. `is_allowed`: whether it may connect at all. `is_secured`: whether TLS has
@@ -273,7 +281,7 @@ mod tests {
         let ring = KeyRing {
             hosts: hosts.into_iter().map(|(name, keys)| (name.to_owned(), keys)).collect(),
             offer: Offer { hashes: Vec::new(), groups: Vec::new() },
-            discovery: Demand::default(),
+            discovery: (DiscoveryAccess::Open, Demand::default()),
             decoy: Secret::new(vec![1; 32]),
         };
         let due = |demand, host, is_allowed, is_secured| match ring.due(demand, host, is_allowed, is_secured)
