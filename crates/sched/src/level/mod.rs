@@ -253,49 +253,9 @@ impl Level {
         Some(read)
     }
 
-    /// Ends the probe; its findings count if it ran long enough.
-    #[cold]
-    fn end_probe(&mut self, now: Instant) {
-        let rules = self.drr.rules_mut();
-        let Some(probe) = rules.probe.take() else { return };
-        self.seen = false;
-        let found = probe.result();
-        let counts = |found: &Found| {
-            !probe.is_again || rules.prices.is_lower(probe.kind, found.took.likely, found.guessed)
-        };
-        if let Some(found) = found.filter(counts) {
-            let change = rules.prices.measure(probe.kind, found.took, found.guessed);
-            if change.price {
-                self.search.reprice(&mut rules.patience);
-            }
-            if change.told {
-                self.explorer.forget_buffer();
-            }
-            self.write_cost = Cost::ratio(rules.prices.write_cost(), 64);
-        }
-        let measured = rules.prices.measured(probe.kind);
-        self.explorer.on_end(now, &probe, found, measured);
-        self.promises.set_limit(&mut self.drr, self.search.limit());
-        self.probed = true;
-    }
-}
-
-impl Policy for Level {
-    fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket {
-        let ticket = self.drr.on_arrival(io);
-        let others = self.drr.outstanding(io.tenant) - 1;
-        let rules = self.drr.rules_mut();
-        rules.books.on_arrival(&io, others);
-        if let Some(probe) = &mut rules.probe
-            && rules.books.kind(io.tenant) == probe.kind
-        {
-            probe.on_arrival(others);
-        }
-        self.promises.on_arrival(&mut self.drr, now, &io);
-        ticket
-    }
-
-    fn next(&mut self, now: Instant) -> Next {
+    /// As [`Policy::next`], where something may have to be done.
+    #[inline(never)]
+    fn decide(&mut self, now: Instant) -> Next {
         if self.drr.rules().probe.as_ref().is_some_and(|probe| self.seen || probe.ends() <= now) {
             self.end_probe(now);
         }
@@ -339,6 +299,54 @@ impl Policy for Level {
                 step => self.take_step(step),
             }
         }
+    }
+
+    /// Ends the probe; its findings count if it ran long enough.
+    #[cold]
+    fn end_probe(&mut self, now: Instant) {
+        let rules = self.drr.rules_mut();
+        let Some(probe) = rules.probe.take() else { return };
+        self.seen = false;
+        let found = probe.result();
+        let counts = |found: &Found| {
+            !probe.is_again || rules.prices.is_lower(probe.kind, found.took.likely, found.guessed)
+        };
+        if let Some(found) = found.filter(counts) {
+            let change = rules.prices.measure(probe.kind, found.took, found.guessed);
+            if change.price {
+                self.search.reprice(&mut rules.patience);
+            }
+            if change.told {
+                self.explorer.forget_buffer();
+            }
+            self.write_cost = Cost::ratio(rules.prices.write_cost(), 64);
+        }
+        let measured = rules.prices.measured(probe.kind);
+        self.explorer.on_end(now, &probe, found, measured);
+        self.promises.set_limit(&mut self.drr, self.search.limit());
+        self.probed = true;
+    }
+}
+
+impl Policy for Level {
+    fn on_arrival(&mut self, now: Instant, io: Io) -> Ticket {
+        let ticket = self.drr.on_arrival(io);
+        let others = self.drr.outstanding(io.tenant) - 1;
+        let rules = self.drr.rules_mut();
+        rules.books.on_arrival(&io, others);
+        if let Some(probe) = &mut rules.probe
+            && rules.books.kind(io.tenant) == probe.kind
+        {
+            probe.on_arrival(others);
+        }
+        self.promises.on_arrival(&mut self.drr, now, &io);
+        ticket
+    }
+
+    fn next(&mut self, now: Instant) -> Next {
+        // Nearly every second call finds nothing queued, and without backlog there is no timer.
+        let is_quiet = self.drr.backlog().queued == 0 && self.drr.rules().probe.is_none();
+        if is_quiet && !self.promises.are_any() { Next::Idle } else { self.decide(now) }
     }
 
     fn on_completion(&mut self, now: Instant, done: Done) -> Credit {

@@ -16,7 +16,7 @@ pub(super) struct Promises {
 
 impl Promises {
     /// Whether any tenant has an objective.
-    #[cfg(test)]
+    #[inline]
     pub(super) fn are_any(&self) -> bool {
         self.objectives.is_some()
     }
