@@ -459,6 +459,7 @@ impl<R: Rules> Drr<R> {
         let tenant = &mut self.tenants[id.index()];
         let weight = tenant.weight;
         tenant.set_share(share, &self.config);
+        self.reservations.clear(id); // one without meters has no timers
         if self.lists.place(id) == Place::Limited {
             self.rejoin(id);
         }

@@ -43,8 +43,6 @@ impl<R: Rules> Drr<R> {
         }
         if is_metered {
             self.watch_reservation(id);
-        } else {
-            self.reservations.clear(id);
         }
     }
 
@@ -73,11 +71,13 @@ impl<R: Rules> Drr<R> {
     /// active.
     #[inline]
     pub(super) fn leave(&mut self, id: TenantId) {
-        self.limits.clear(id);
-        self.reservations.clear(id);
         self.lists.move_to_back(id, Place::Idle);
         let tenant = &mut self.tenants[id.index()];
         tenant.deficit = Bytes::ZERO;
+        if tenant.is_metered() {
+            self.limits.clear(id);
+            self.reservations.clear(id);
+        }
         let room = self.active.room(&self.rules, tenant);
         self.rules.on_idle(id, &tenant.held, room);
     }

@@ -110,17 +110,25 @@ impl<H: Default> Tenant<H> {
     /// Charges a submitted IO to the meters, if there are any.
     #[inline]
     pub(super) fn charge_meters(&mut self, now: Instant, io: &Io, reserved: Bytes) {
-        let Some(meters) = &mut self.meters else { return };
-        for (meter, units) in [(&mut meters.limit_ios, 1), (&mut meters.limit_bytes, io.length.0)] {
+        if let Some(meters) = &mut self.meters {
+            meters.charge(now, io, reserved);
+        }
+    }
+}
+
+impl Meters {
+    #[inline(never)]
+    fn charge(&mut self, now: Instant, io: &Io, reserved: Bytes) {
+        for (meter, units) in [(&mut self.limit_ios, 1), (&mut self.limit_bytes, io.length.0)] {
             if let Some(meter) = meter {
                 meter.charge(now, units);
             }
         }
-        if let Some(reservation) = &mut meters.reservation {
+        if let Some(reservation) = &mut self.reservation {
             reservation.charge(now, reserved.0);
             reservation.forgive(now);
         }
-        if let Some(promise) = &mut meters.promise {
+        if let Some(promise) = &mut self.promise {
             promise.charge(now, ios(io.length));
             promise.forgive(now);
         }
