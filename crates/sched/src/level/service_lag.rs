@@ -103,46 +103,49 @@ impl ServiceLag {
     /// Notes that the tenant is now in `place`.
     #[inline]
     pub(crate) fn on_move(&mut self, id: TenantId, place: Place) {
-        let competes = matches!(place, Place::Active | Place::Deferred | Place::Ahead);
-        let has_changed = self.compete(id, competes);
-        if place == Place::Ahead {
-            self.ahead.set(id, self.services[id.index()].bytes);
-        } else {
-            self.ahead.clear(id);
-        }
-        if has_changed {
-            self.raise_virtual_time();
+        match place {
+            Place::Ahead => {
+                self.compete(id, true);
+                self.ahead.set(id, self.services[id.index()].bytes);
+            }
+            Place::Active | Place::Deferred => {
+                self.ahead.clear(id);
+                self.compete(id, true);
+            }
+            Place::Limited | Place::Idle => self.on_idle(id, false),
         }
     }
 
     /// Notes that the tenant has no backlog, and whether it competes all the same.
     #[inline]
     pub(crate) fn on_idle(&mut self, id: TenantId, competes: bool) {
-        let has_changed = self.compete(id, competes);
+        // First: no tenant that does not compete is ahead when the virtual time rises.
         self.ahead.clear(id);
-        if has_changed {
-            self.raise_virtual_time();
+        self.compete(id, competes);
+    }
+
+    #[inline]
+    fn compete(&mut self, id: TenantId, competes: bool) {
+        if self.competing.contains(id) != competes {
+            self.join_or_leave(id, competes);
         }
     }
 
-    /// Returns whether that is new.
-    #[inline]
-    fn compete(&mut self, id: TenantId, competes: bool) -> bool {
-        // While it competes, its key is its service.
-        if self.competing.contains(id) == competes {
-            return false;
-        }
+    /// The tenant competes from now on, or no longer.
+    #[inline(never)]
+    fn join_or_leave(&mut self, id: TenantId, competes: bool) {
         if competes {
             let least = self.virtual_time.saturating_sub(self.catch_up);
             let service = &mut self.services[id.index()];
             if service.bytes < least {
                 *service = Service { bytes: least, remainder: 0 };
             }
+            // While it competes, its key is its service.
             self.competing.set(id, service.bytes);
         } else {
             self.competing.clear(id);
         }
-        true
+        self.raise_virtual_time();
     }
 
     /// Others no longer wait for the tenant, until it moves or is given an IO.
