@@ -70,13 +70,16 @@ impl<T> Slab<T> {
     }
 
     /// Inserts the value that `make` makes of its key. It is built in place, if the compiler can do that.
-    #[inline]
+    // Otherwise all that `make` needs is copied once more on its way.
+    #[inline(always)]
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(Key) -> T) -> Key {
         let index = self.free.pop().unwrap_or_else(|| self.grow());
         let slot = &mut self.slots[index as usize];
         let key = Key::new(index, slot.generation);
         // The slot is free: said so that the compiler has no old value to drop.
-        slot.value.get_or_insert_with(|| make(key));
+        if slot.value.is_none() {
+            slot.value = Some(make(key));
+        }
         key
     }
 
