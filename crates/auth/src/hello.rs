@@ -25,6 +25,8 @@ const MESSAGE_MAX: usize = 16 << 10;
 const RECORDS_MAX: usize = 2 * MESSAGE_MAX;
 /// Most identities that a host may offer.
 const OFFERS_MAX: usize = 8;
+/// Longest NQN, in bytes (NVM Express Base Specification: "NVMe Qualified Names"). A longer one does not fit into a derivation.
+const NQN_MAX: usize = 223;
 /// Bytes before the message in a record; bytes before the body of a message.
 const RECORD_HEADER: usize = 5;
 const MESSAGE_HEADER: usize = 4;
@@ -427,7 +429,8 @@ impl<'a> Identity<'a> {
             "NVMe1G02" => (Version::One, Kind::Generated, Hash::Sha384),
             _ => return None,
         };
-        let fits = end.is_none() && digest.is_some() == (version == Version::One);
+        let are_names = host.len() <= NQN_MAX && controller.len() <= NQN_MAX;
+        let fits = are_names && end.is_none() && digest.is_some() == (version == Version::One);
         fits.then_some(Identity { version, kind, hash, host, controller, digest })
     }
 
@@ -593,6 +596,11 @@ mod tests {
             assert_eq!(named(identity), unknown, "{identity:?}");
         }
         assert_eq!(named("NVMe1G02 a b c"), Some(Mismatch::Unknown { is_generated: true }));
+        // No context of a derivation has room for it.
+        let long = "n".repeat(256);
+        for identity in [format!("NVMe0R02 {long} b"), format!("NVMe1R02 a {long} c")] {
+            assert_eq!(named(&identity), unknown, "{identity:?}");
+        }
     }
 
     #[test]
