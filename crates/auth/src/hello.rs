@@ -27,6 +27,8 @@ const RECORDS_MAX: usize = 2 * MESSAGE_MAX;
 const OFFERS_MAX: usize = 8;
 /// Longest NQN, in bytes (NVM Express Base Specification: "NVMe Qualified Names"). A longer one does not fit into a derivation.
 const NQN_MAX: usize = 223;
+/// Bytes of an identity that are shown: the longest of NVMe (two NQNs and a digest of 48 bytes) is shorter.
+const SHOWN_MAX: usize = 600;
 /// Bytes before the message in a record; bytes before the body of a message.
 const RECORD_HEADER: usize = 5;
 const MESSAGE_HEADER: usize = 4;
@@ -351,9 +353,12 @@ impl<'a> Hello<'a> {
         Err(why)
     }
 
-    /// The identities that are offered, for the log.
+    /// The identities that are offered, for the log. Longer ones than those of NVMe are cut.
     pub fn identities(&self) -> impl Iterator<Item = String> {
-        self.offers.iter().map(|offer| String::from_utf8_lossy(offer.identity).into_owned())
+        self.offers.iter().map(|Offer { identity, .. }| match identity.get(..SHOWN_MAX) {
+            Some(beginning) => format!("{}…", String::from_utf8_lossy(beginning)),
+            None => String::from_utf8_lossy(identity).into_owned(),
+        })
     }
 }
 
@@ -601,6 +606,21 @@ mod tests {
         for identity in [format!("NVMe0R02 {long} b"), format!("NVMe1R02 a {long} c")] {
             assert_eq!(named(&identity), unknown, "{identity:?}");
         }
+    }
+
+    #[test]
+    fn an_identity_for_the_log_is_no_longer_than_those_of_nvme() {
+        let shown = |length: usize| {
+            let psk =
+                Psk { identity: vec![b'i'; length], secret: Secret::new(vec![1; 32]), hash: Hash::Sha256 };
+            let mut collector = Collector::default();
+            assert_eq!(collector.take(&records(&Sketch::new(vec![psk]).message(), 1 << 14)), Ok(true));
+            let hello = collector.hello().expect("it offers a key");
+            hello.identities().map(|identity| identity.chars().count()).collect::<Vec<_>>()
+        };
+        let longest = "NVMe1R02".len() + 2 * (1 + NQN_MAX) + 1 + 64;
+        assert_eq!(shown(longest), [longest]);
+        assert_eq!(shown(16_000), [SHOWN_MAX + 1]);
     }
 
     #[test]
