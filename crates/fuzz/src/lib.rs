@@ -14,6 +14,7 @@
 //! (`tests/fuzz.sh`). docs/fuzzing.md says how to replay an input and how to add a target.
 
 mod auth_messages;
+mod client_hello;
 mod command;
 mod config;
 pub mod generate;
@@ -113,6 +114,13 @@ pub const TARGETS: &[Target] = &[
         run: auth_messages::run,
         length_max: 1024,
         short_runs: 20_000,
+    },
+    Target {
+        name: "client_hello",
+        about: "the first message of TLS: any bytes, right and wrong keys, bytes changed, any records, any pieces",
+        run: client_hello::run,
+        length_max: 1024,
+        short_runs: 10_000,
     },
 ];
 

@@ -44,4 +44,15 @@ macro_rules! short_runs {
     };
 }
 
-short_runs!(pdu, target_session, host_session, policy, subsystem, config, ssd, server, auth_messages);
+short_runs!(
+    pdu,
+    target_session,
+    host_session,
+    policy,
+    subsystem,
+    config,
+    ssd,
+    server,
+    auth_messages,
+    client_hello
+);
