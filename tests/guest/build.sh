@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154 # here, guest_dir and suites are set by guest.sh
+# shellcheck shell=bash disable=SC2154 # here, guest_dir, suites and moving_suites are set by guest.sh
 # build.sh - how a guest is made: sourced by guest.sh.
 #
 #   Debian mirror --apt, signed--> packages --unpack--> kernel, its modules, a few programs
@@ -27,7 +27,8 @@ guest_modules=(virtio_pci virtio_net virtio_console virtio_blk
 # ensure_guest SUITE: builds the guest if it is not there; prints its folder.
 ensure_guest() {
 	local suite=$1 key folder
-	[[ " ${suites[*]} " == *" $suite "* ]] || die "no guest is called $suite: there are ${suites[*]}"
+	[[ " ${suites[*]} ${moving_suites[*]} " == *" $suite "* ]] ||
+		die "no guest is called $suite: there are ${suites[*]} ${moving_suites[*]}"
 	key=$(cat "$here/build.sh" "$here/init" | sha256sum | cut -c1-12)
 	folder=$guest_dir/$suite-$key
 	if [ ! -d "$folder" ]; then
@@ -101,16 +102,27 @@ use_apt() {
 }
 
 # The metapackage names the kernel of the day; only that one is wanted, not its dependencies.
+# Newer ones are in three packages more: the kernel itself, its modules, and what belongs to both.
 unpack_kernel() {
-	local name
+	local name part package
 	name=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
 	[ -n "$name" ] || die "linux-image-cloud-amd64 names no kernel"
 	mkdir "$work/kernel" "$work/kernel-package"
 	(cd "$work/kernel-package" && apt-get -q -q download "$name") || die "cannot download $name"
-	dpkg-deb -x "$work"/kernel-package/*.deb "$work/kernel"
-	[ -d "$work/kernel/lib" ] || ln -s usr/lib "$work/kernel/lib"
+	for part in binary modules base; do
+		package=linux-$part-${name#linux-image-}
+		! apt-cache show "$package" >/dev/null 2>&1 ||
+			(cd "$work/kernel-package" && apt-get -q -q download "$package") || die "cannot download $package"
+	done
+	# Some packages have their modules in /lib, some in /usr/lib.
+	mkdir -p "$work/kernel/usr/lib"
+	ln -s usr/lib "$work/kernel/lib"
+	for package in "$work"/kernel-package/*.deb; do
+		dpkg-deb --fsys-tarfile "$package" | tar -x -C "$work/kernel" --keep-directory-symlink --no-same-owner
+	done
 	kernel_version=$(basename "$work"/kernel/lib/modules/*)
-	cp "$work/kernel/boot/vmlinuz-$kernel_version" "$work/guest/vmlinuz"
+	find "$work/kernel" -name "vmlinuz*" -type f -exec cp {} "$work/guest/vmlinuz" ';' -quit
+	[ -s "$work/guest/vmlinuz" ] || die "there is no kernel in $name"
 }
 
 # Fetches the programs' packages with all they depend on, and unpacks them into one tree.

@@ -21,6 +21,8 @@ pub(crate) enum Kernel {
     Linux6_1,
     /// Debian 13's, with nvme-cli 2.13.
     Linux6_12,
+    /// The newest of Debian testing, which moves: for tests that are not run with every change.
+    Newest,
 }
 
 impl Kernel {
@@ -28,6 +30,7 @@ impl Kernel {
         match self {
             Kernel::Linux6_1 => "bookworm",
             Kernel::Linux6_12 => "trixie",
+            Kernel::Newest => "testing",
         }
     }
 }
