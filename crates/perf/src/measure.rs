@@ -6,6 +6,7 @@ use crate::server::Programs;
 use anyhow::{Context, Result};
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -61,6 +62,10 @@ impl Bench {
         fs::create_dir_all(&self.folder).with_context(|| format!("making {}", self.folder.display()))?;
         let file = Scratch(self.folder.join(format!("bench-{}-{name}", std::process::id())));
         fs::write(&file.0, contents).with_context(|| format!("writing {}", file.0.display()))?;
+        // Some are keys, and a target warns of those that others can read.
+        let owner_only = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(&file.0, owner_only)
+            .with_context(|| format!("protecting {}", file.0.display()))?;
         Ok(file)
     }
 }

@@ -47,7 +47,6 @@ const HOSTS: [&str; 3] = [
 /// Keys that protect nothing: the target is one of this machine, and ends with the measure.
 const DH_KEY: &str = "DHHC-1:00:6Uw9yvIEYTOzFPN6xxc5DpSl1eryS7YAwR9uyVHrH7p1JU4O:";
 const TLS_KEY: &str = "NVMeTLSkey-1:01:BY/5vmy6krRk7078UG9eYtkcQks27dyGwup8ucusZOor8k6N:";
-const BLOCK: u32 = 512;
 /// Longest wait for a connection or an IO.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Memory of the client.
@@ -146,7 +145,9 @@ impl Initiator {
 
     fn submit(&mut self, operation: Operation, length: u32) -> Result<()> {
         let buffer = self.engine.take_buffer(length as usize).context("no memory for an IO")?;
-        let request = Request::new(0, 1, operation, Lba(0), length / BLOCK).with_buffer(buffer);
+        let namespace = self.engine.namespaces(self.controller).first().context("there is no namespace")?;
+        let blocks = length / namespace.block_size.get() as u32;
+        let request = Request::new(0, 1, operation, Lba(0), blocks).with_buffer(buffer);
         self.engine.submit(self.controller, request).map_err(|refused| anyhow::anyhow!("{:?}", refused.why))
     }
 }
