@@ -16,7 +16,12 @@ pub enum BenchError {
         "the target at {0} lists no subsystem for this host; give one with --nqn, or check the target's configuration"
     )]
     NoSubsystem(SocketAddr),
-    /// The discovery log has more than one subsystem: their NQNs.
+    /// The only subsystem is reached with TLS only, and there is no key.
+    #[error(
+        "{1} at {0} is reached with TLS only: give the key of the host with --tls-key-file, and its NQN with --hostnqn"
+    )]
+    NeedsTls(SocketAddr, String),
+    /// The discovery log has more than one subsystem: their NQNs, and which need TLS.
     #[error("the target at {0} has several subsystems; choose one with --nqn:\n  {names}", names = .1.join("\n  "))]
     SeveralSubsystems(SocketAddr, Vec<String>),
     /// A name is not an NQN.

@@ -13,7 +13,7 @@ use crate::job::Job;
 use crate::observe::{Observer, Phase};
 use crate::pace::Pacing;
 use crate::results::{JobResult, Results};
-use host::{Backend, Backoff, Keys, Nqn, Waker, discover};
+use host::{Backend, Backoff, Discovered, Keys, Nqn, Waker, discover};
 use reactor::Clock;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -180,17 +180,21 @@ fn find_subsystem(jobs: &[Job], target: &Target, options: &Options) -> Result<Op
     }
     // A target lists only what the host may use. So ask as the first tenant, if it has its own host NQN.
     let host = name(jobs.first().and_then(|job| job.host_nqn.as_deref()).unwrap_or(DISCOVERY_HOST))?;
-    let found =
+    let mut found =
         discover(options.backend, target.address, (&host, host::host_id(&host)), options.keys.clone())
             .map_err(BenchError::Discover)?;
-    let mut names: Vec<Nqn> = found.into_iter().map(|found| found.subsystem).collect();
-    names.sort();
-    names.dedup();
-    match names.len() {
-        0 => Err(BenchError::NoSubsystem(target.address)),
-        1 => Ok(names.pop()),
-        _ => {
-            let names = names.iter().map(|name| name.as_str().to_string()).collect();
+    found.sort_by(|a, b| a.subsystem.cmp(&b.subsystem));
+    found.dedup_by(|a, b| a.subsystem == b.subsystem);
+    let has_key = options.keys.tls.is_some();
+    match &found[..] {
+        [] => Err(BenchError::NoSubsystem(target.address)),
+        [only] if only.needs_tls && !has_key => {
+            Err(BenchError::NeedsTls(target.address, only.subsystem.as_str().to_owned()))
+        }
+        [only] => Ok(Some(only.subsystem.clone())),
+        several => {
+            let note = |found: &Discovered| if found.needs_tls { " (needs TLS)" } else { "" };
+            let names = several.iter().map(|found| format!("{}{}", found.subsystem, note(found))).collect();
             Err(BenchError::SeveralSubsystems(target.address, names))
         }
     }

@@ -6,8 +6,8 @@ use crate::{
     Amount, Arrival, BenchError, BlockSizes, Direction, Extent, Interval, Job, Observer, Phase, Rate, Rates,
     Rw,
 };
-use host::{Backend, Backoff};
-use server::config::{Config, DeviceKind};
+use host::{Backend, Backoff, KeyFiles, Keys};
+use server::config::{Config, DEFAULT_NQN, DeviceKind, HostConfig, Tls};
 use server::{Server, ServerHandle};
 use std::ops::ControlFlow;
 use units::{Bytes, Nanos};
@@ -267,6 +267,40 @@ fn a_search_for_a_latency_ends_by_itself() {
     };
     assert_eq!(found(Nanos::secs(1000)), (Some(Found::Depth(4)), true));
     assert_eq!(found(Nanos(1)), (Some(Found::Nothing), false), "no target answers in a nanosecond");
+}
+
+#[test]
+fn a_subsystem_that_needs_tls_is_named_with_what_to_do() {
+    let host = "nqn.2025-01.io.example:host";
+    let key = std::env::temp_dir().join(format!("gimbal-loadgen-{}.tls", std::process::id()));
+    std::fs::write(&key, "NVMeTLSkey-1:01:BY/5vmy6krRk7078UG9eYtkcQks27dyGwup8ucusZOor8k6N:")
+        .expect("a file");
+    let null = DeviceKind::Null { size: Bytes::gib(1) };
+    let mut config = Config::simple(null, ([127, 0, 0, 1], 0).into());
+    config.security.tls = Tls::Required;
+    config.hosts = vec![HostConfig {
+        nqn: host.to_owned(),
+        dhchap_key: None,
+        dhchap_key_next: None,
+        dhchap_ctrl_key: None,
+        tls_key: vec![key.clone()],
+    }];
+    let server = Server::start(config).expect("loopback has ports");
+    let job = Job {
+        host_nqn: Some(host.to_owned()),
+        rw: Rw::Read,
+        size: Extent::Bytes(Bytes::mib(1)),
+        ..Job::named("a")
+    };
+    let run = |keys| {
+        let options = Options { keys, ..once(Backend::Auto) };
+        run(&[job.clone()], &target_of(&server), &options, &mut Unobserved)
+    };
+    let refused = run(Keys::default()).expect_err("it has no key").to_string();
+    assert!(refused.contains(DEFAULT_NQN) && refused.contains("--tls-key-file"), "{refused}");
+    let files = KeyFiles { tls: Some(key.clone()), ..KeyFiles::default() };
+    assert!(run(files.read().expect("a key")).expect("it has the key").is_clean());
+    std::fs::remove_file(key).expect("it is there");
 }
 
 #[test]

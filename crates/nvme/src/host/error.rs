@@ -85,14 +85,14 @@ impl fmt::Display for ConnectRefusal {
                 f.write_str("the target has no subsystem with this NQN; use discovery to list its subsystems")
             }
             ConnectRefusal::HostNotAllowed => {
-                f.write_str("the target does not allow this host NQN; add it to the subsystem's hosts")
+                f.write_str("the target does not allow this host NQN: add it to the subsystem's hosts, or connect with TLS if the target asks for it (--tls-key-file)")
             }
             ConnectRefusal::Busy => f.write_str("the target has no free controller; try again later"),
             ConnectRefusal::AuthenticationRequired => {
                 f.write_str("the target requires authentication; give this host its key (--dhchap-key-file)")
             }
             ConnectRefusal::SecureChannelRequired => {
-                f.write_str("the target requires a secure channel (TLS), which this host does not support")
+                f.write_str("the target asks for a key for TLS that authentication generates, which this host cannot make: configure one at both ends (--tls-key-file)")
             }
             ConnectRefusal::InvalidParameter(Culprit::Command(at)) => {
                 write!(f, "the target refused the parameter at byte {at} of the Connect command")
