@@ -9,8 +9,10 @@
 
 use crate::output;
 use anyhow::{Context, Result, bail};
+use auth::psk::{Derivation, Retained, Version};
 use auth::{DhKey, Hash, Secret, TlsKey};
 use clap::{Subcommand, ValueEnum};
+use host::Nqn;
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read, Write};
@@ -55,6 +57,12 @@ enum KeyCommand {
         /// Print one JSON object per key
         #[arg(long)]
         json: bool,
+        /// NQN of a host: show the identities by which it offers keys for TLS, too
+        #[arg(long, value_name = "NQN", value_parser = nqn, requires = "subsystem")]
+        host: Option<Nqn>,
+        /// NQN of the subsystem that it connects to
+        #[arg(long, value_name = "NQN", value_parser = nqn, requires = "host")]
+        subsystem: Option<Nqn>,
     },
     /// Report every problem of keys and of the permissions of their files
     Check {
@@ -96,9 +104,19 @@ impl HashName {
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         KeyCommand::Gen { kind, hash, length, file } => generate(kind, hash.hash(), length, &file),
-        KeyCommand::Show { files, json } => each(&files, |file| {
+        KeyCommand::Show { files, json, host, subsystem } => each(&files, |file| {
             let key = Key::read(file)?;
-            output::line(if json { key.object(file).to_string() } else { key.line(file) })
+            let identities = match host.as_ref().zip(subsystem.as_ref()) {
+                Some((host, subsystem)) => {
+                    key.identities(host, subsystem).with_context(|| file.display().to_string())?
+                }
+                None => Vec::new(),
+            };
+            if json {
+                return output::line(key.object(file, &identities));
+            }
+            output::line(key.line(file))?;
+            identities.iter().try_for_each(|identity| output::line(identity.line()))
         }),
         KeyCommand::Check { files } => each(&files, |file| {
             let key = Key::read(file)?;
@@ -167,6 +185,45 @@ fn generate(kind: Kind, hash: Option<Hash>, length: Option<usize>, file: &Path) 
     Ok(ExitCode::SUCCESS)
 }
 
+fn nqn(text: &str) -> Result<Nqn> {
+    Ok(Nqn::new(text)?)
+}
+
+/// A text by which a host offers a key for TLS.
+struct Identity {
+    version: Version,
+    derivation: Derivation,
+    text: String,
+}
+
+impl Identity {
+    fn version(&self) -> u8 {
+        match self.version {
+            Version::Zero => 0,
+            Version::One => 1,
+        }
+    }
+
+    fn line(&self) -> String {
+        let derived = match self.derivation {
+            Derivation::Standard => "",
+            Derivation::OldLibnvme => ", by libnvme before 1.16",
+        };
+        format!("  identity of version {}{derived}: {}", self.version(), self.text)
+    }
+
+    fn object(&self) -> serde_json::Value {
+        json!({
+            "identity": self.text,
+            "version": self.version(),
+            "derivation": match self.derivation {
+                Derivation::Standard => "standard",
+                Derivation::OldLibnvme => "libnvme before 1.16",
+            },
+        })
+    }
+}
+
 /// A key of either kind.
 enum Key {
     Dhchap(DhKey),
@@ -216,15 +273,37 @@ impl Key {
         format!("{file}: {purpose}, {hash}, {length} bytes, fingerprint {}", secret.fingerprint())
     }
 
-    fn object(&self, file: &Path) -> serde_json::Value {
+    /// The identities of the key, each once.
+    fn identities(&self, host: &Nqn, subsystem: &Nqn) -> Result<Vec<Identity>> {
+        let Key::Tls(key) = self else {
+            bail!("only keys for TLS have identities: leave --host and --subsystem out");
+        };
+        let mut identities: Vec<Identity> = Vec::new();
+        for derivation in Derivation::ALL {
+            let retained = Retained::of(key, host.as_str(), subsystem.as_str(), derivation);
+            for version in [Version::Zero, Version::One] {
+                let text = retained.identity(version);
+                if identities.iter().all(|identity| identity.text != text) {
+                    identities.push(Identity { version, derivation, text });
+                }
+            }
+        }
+        Ok(identities)
+    }
+
+    fn object(&self, file: &Path, identities: &[Identity]) -> serde_json::Value {
         let (hash, secret) = self.parts();
-        json!({
+        let mut object = json!({
             "file": file.display().to_string(),
             "kind": match self { Key::Dhchap(_) => "dhchap", Key::Tls(_) => "tls" },
             "hash": hash.map(Hash::name),
             "bytes": secret.expose().len(),
             "fingerprint": secret.fingerprint(),
-        })
+        });
+        if !identities.is_empty() {
+            object["identities"] = identities.iter().map(Identity::object).collect();
+        }
+        object
     }
 }
 

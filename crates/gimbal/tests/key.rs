@@ -76,6 +76,50 @@ fn a_key_of_nvme_cli_is_read() {
     }
 }
 
+/// The digests were computed with Python's hmac and hashlib.
+#[test]
+fn the_identities_of_a_key_are_shown() {
+    const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:5f1c3c6e-0000-4000-8000-000000000001";
+    const SUBSYSTEM: &str = "nqn.2024-01.test:a";
+    let folder = fresh("identities");
+    let [tls, dhchap] = ["tls", "dhchap"].map(|name| folder.join(name).to_str().expect("UTF-8").to_owned());
+    std::fs::write(&tls, "NVMeTLSkey-1:01:BY/5vmy6krRk7078UG9eYtkcQks27dyGwup8ucusZOor8k6N:")
+        .expect("writable");
+    assert!(run(&["gen", &dhchap]).status.success());
+    let names = ["--host", HOST, "--subsystem", SUBSYSTEM];
+    let show = |more: &[&str]| run(&[&["show"], &names[..], more].concat());
+    let shown = said(&show(&[&tls]));
+    let expected = [
+        format!("  identity of version 0: NVMe0R01 {HOST} {SUBSYSTEM}"),
+        format!(
+            "  identity of version 1: NVMe1R01 {HOST} {SUBSYSTEM} RpOJ9b1YgJpjVVIZsIhn13SIi7/Tz/l5P38MpmbAB4c="
+        ),
+        format!(
+            "  identity of version 1, by libnvme before 1.16: NVMe1R01 {HOST} {SUBSYSTEM} fYQJdqoi5XBocMKqC2oHeO5rp6LIUr0ZEPFSJLRVGKk="
+        ),
+    ];
+    assert_eq!(shown.lines().skip(1).collect::<Vec<_>>(), expected);
+    let object: serde_json::Value = serde_json::from_slice(&show(&["--json", &tls]).stdout).expect("JSON");
+    let texts: Vec<&str> = object["identities"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|one| one["identity"].as_str())
+        .collect();
+    assert!(
+        texts.len() == 3 && texts.iter().zip(&expected).all(|(text, line)| line.ends_with(text)),
+        "{object}"
+    );
+    let refused = show(&[&dhchap]);
+    assert!(
+        refused.status.code() == Some(1) && said(&refused).contains("only keys for TLS"),
+        "{}",
+        said(&refused)
+    );
+    let half = run(&["show", "--host", HOST, &tls]);
+    assert!(!half.status.success() && said(&half).contains("--subsystem"), "{}", said(&half));
+}
+
 #[test]
 fn nothing_is_replaced_and_every_wrong_file_is_named() {
     let folder = fresh("wrong");
