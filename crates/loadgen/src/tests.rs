@@ -294,7 +294,7 @@ fn a_subsystem_that_needs_tls_is_named_with_what_to_do() {
     };
     let run = |keys| {
         let options = Options { keys, ..once(Backend::Auto) };
-        run(&[job.clone()], &target_of(&server), &options, &mut Unobserved)
+        run(std::slice::from_ref(&job), &target_of(&server), &options, &mut Unobserved)
     };
     let refused = run(Keys::default()).expect_err("it has no key").to_string();
     assert!(refused.contains(DEFAULT_NQN) && refused.contains("--tls-key-file"), "{refused}");
