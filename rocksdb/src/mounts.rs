@@ -6,6 +6,7 @@
 use crate::uri::{STORE_VARIABLE, Uri};
 use crate::volume::Volume;
 use blob_client::Mount;
+use blob_meta::EtcdFiles;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Volumes that may be mounted, with what was asked for.
@@ -32,7 +33,8 @@ pub fn open(text: &str) -> Result<Arc<Volume>, String> {
         return Ok(volume);
     }
     let name = &uri.volume;
-    let store = blob_meta::open(&uri.store).map_err(|why| format!("volume {name}: its store: {why}"))?;
+    let store = blob_meta::open(&uri.store, &EtcdFiles::default().or_environment())
+        .map_err(|why| format!("volume {name}: its store: {why}"))?;
     let options = uri.options().map_err(|error| format!("volume {name}: {error}"))?;
     let mount = Mount::open(options, store).map_err(|error| {
         format!("volume {name} of store {} cannot be mounted: {error}; see `gimbal volume list`", uri.store)

@@ -5,12 +5,12 @@
 
 mod server;
 
-use blob::catalog::{self, Lock, Order, Reply, SsdRecord, Standing, create, execute, register};
+use blob::catalog::{self, Lock, Order, Reply, Standing, create, execute, register};
 use blob::store::Store;
 use blob::{Geometry, Mega, SsdId};
 use blob_meta::Etcd;
 use hdrhistogram::Histogram;
-use server::Server;
+use server::{Server, record};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -36,20 +36,10 @@ impl Rack {
 
     fn register(self, store: &mut dyn Store) -> Vec<SsdId> {
         let lease = store.grant(TTL).expect("it answers");
-        let mega = Geometry::default().mega;
-        let record = |number| SsdRecord {
-            uuid: format!("uuid-{number}"),
-            // Four SSDs in each target.
-            domain: format!("target-{}", number / 4),
-            address: format!("192.0.2.1:{number}"),
-            subsystem: "nqn.2025-01.com.example:x".to_owned(),
-            nsid: 1,
-            block_size: 4096,
-            capacity: u64::from(self.megas) * mega,
-            mega,
-        };
         (0..self.ssds)
-            .map(|number| register(store, &record(number), lease, Standing::Started).expect("registered"))
+            .map(|number| {
+                register(store, &record(number, self.megas), lease, Standing::Started).expect("registered")
+            })
             .collect()
     }
 }

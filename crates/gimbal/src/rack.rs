@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use blob::store::Store;
+use blob_meta::EtcdFiles;
 use std::env;
 
 /// The environment variable that names the store if no flag does.
@@ -21,6 +22,6 @@ impl StoreArgs {
     pub(crate) fn open(&self) -> Result<Box<dyn Store + Send>> {
         let text = self.store.clone().or_else(|| env::var(VARIABLE).ok().filter(|text| !text.is_empty()));
         let text = text.ok_or_else(|| anyhow!("no metadata store: give --store, or set {VARIABLE}"))?;
-        blob_meta::open(&text).map_err(|reason| anyhow!(reason))
+        blob_meta::open(&text, &EtcdFiles::default().or_environment()).map_err(|reason| anyhow!(reason))
     }
 }

@@ -18,6 +18,7 @@
 use blob::SsdId;
 use blob::catalog::{self, SsdRecord, Standing};
 use blob::store::{LeaseId, Store, StoreError};
+use blob_meta::EtcdFiles;
 use server::ServerHandle;
 use std::collections::BTreeSet;
 use std::io;
@@ -171,7 +172,7 @@ impl Registered {
     fn keep(&mut self) -> Result<bool, String> {
         let store = match &mut self.store {
             Some(store) => store,
-            none => none.insert(blob_meta::open(&self.offer.store)?),
+            none => none.insert(blob_meta::open(&self.offer.store, &EtcdFiles::default().or_environment())?),
         };
         if let Some(lease) = self.lease {
             match store.renew(lease) {

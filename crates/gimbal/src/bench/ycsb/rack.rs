@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use blob::Geometry;
 use blob::catalog;
 use blob::store::Store;
+use blob_meta::EtcdFiles;
 use sched::Scheduler;
 use server::config::{AllowedHosts, Condition, Config, DeviceKind, EmulatedConfig, RackConfig};
 use server::{Server, ServerHandle, Shutdown};
@@ -77,7 +78,7 @@ impl Rack {
             registration.offer(&server);
             rack.targets.push((registration, server));
         }
-        let mut store = blob_meta::open(&text).map_err(|reason| anyhow!(reason))?;
+        let mut store = blob_meta::open(&text, &EtcdFiles::default()).map_err(|reason| anyhow!(reason))?;
         await_registration(&mut *store, ssds.targets as usize)?;
         let geometry = Geometry { mega: MEGA, ..Geometry::default() };
         for number in 1..=instances {

@@ -6,39 +6,38 @@
 //! ```
 //!
 //! Keys begin with `/gimbal/`, so that the cluster can be shared. Several endpoints may be given: if one does not
-//! respond, the next is asked. Only plain HTTP; where that is not safe, put a local proxy in front.
+//! respond, the next is asked.
 //!
-//! Holds: `tests/etcd.rs`.
+//! ```text
+//!   place    etcds://USER@HOST:PORT,…          files   password, CA, certificate: where they are
+//!   gateway  a request and its failures        login   the user's token         tls   whom to trust
+//! ```
+//!
+//! Holds: `tests/etcd.rs`, `tests/etcd_tls.rs`, `tests/etcd_user.rs`.
+
+mod files;
+mod gateway;
+mod login;
+mod place;
+mod tls;
+
+pub use files::EtcdFiles;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use blob::store::{Commit, Entry, LeaseId, Revision, Store, StoreError, Transaction};
+use gateway::{Gateway, NotFound};
+use place::Place;
 use serde_json::{Value, json};
-use std::time::Duration;
 use units::Nanos;
-use ureq::Agent;
 
+/// The beginning of every key.
 const PREFIX: &str = "/gimbal/";
-/// Time without a response after which an endpoint counts as unreachable.
-const TIMEOUT: Duration = Duration::from_secs(3);
-/// Maximum length of a response, in bytes.
-const ANSWER_MAX: u64 = 256 << 20;
-/// gRPC's NOT_FOUND.
-const NOT_FOUND: u64 = 5;
 
 /// An etcd cluster.
 #[derive(Debug)]
 pub struct Etcd {
-    agent: Agent,
-    endpoints: Vec<String>,
-    /// The endpoint that responded last.
-    current: usize,
-}
-
-/// An error response of a kind that other endpoints would give as well.
-struct Refused {
-    code: u64,
-    message: String,
+    gateway: Gateway,
 }
 
 fn encode(bytes: impl AsRef<[u8]>) -> String {
@@ -68,69 +67,26 @@ fn bytes(value: &Value) -> Result<Vec<u8>, StoreError> {
 }
 
 impl Etcd {
-    /// A cluster by its endpoints, `HOST:PORT[,HOST:PORT...]`.
+    /// A cluster by its name, `etcd[s]://[USER@]HOST:PORT[,HOST:PORT...]`. Sends no request yet.
     ///
     /// # Errors
-    /// A description of the problem of the text.
-    pub fn new(endpoints: &str) -> Result<Etcd, String> {
-        let endpoints: Vec<String> =
-            endpoints.split(',').map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned).collect();
-        if endpoints.is_empty() || endpoints.iter().any(|text| !text.contains(':') || text.contains('/')) {
-            return Err("etcd endpoints are written as HOST:PORT[,HOST:PORT...]".to_owned());
-        }
-        let config = Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
-            .http_status_as_error(false)
-            .proxy(None)
-            .build();
-        Ok(Etcd { agent: config.into(), endpoints, current: 0 })
+    /// A description of the problem of the text, or of a file.
+    pub fn open(text: &str, files: &EtcdFiles) -> Result<Etcd, String> {
+        Ok(Etcd { gateway: Gateway::new(Place::parse(text)?, files)? })
     }
 
-    fn call(&mut self, path: &str, request: &Value) -> Result<Result<Value, Refused>, StoreError> {
-        let mut reasons = Vec::new();
-        for step in 0..self.endpoints.len() {
-            let index = (self.current + step) % self.endpoints.len();
-            match self.call_one(&self.endpoints[index], path, request) {
-                Ok(answer) => {
-                    self.current = index;
-                    return Ok(answer);
-                }
-                Err(reason) => reasons.push(format!("{}: {reason}", self.endpoints[index])),
-            }
-        }
-        Err(StoreError::Unavailable(reasons.join("; ")))
+    /// Whether the text names an etcd cluster.
+    pub(crate) fn is_meant(text: &str) -> bool {
+        Place::is_meant(text)
     }
 
-    fn call_one(
-        &self,
-        endpoint: &str,
-        path: &str,
-        request: &Value,
-    ) -> Result<Result<Value, Refused>, String> {
-        let url = format!("http://{endpoint}/v3/{path}");
-        let sent = self.agent.post(&url).content_type("application/json").send(request.to_string());
-        let mut response = sent.map_err(|error| error.to_string())?;
-        let status = response.status();
-        let body = response.body_mut().with_config().limit(ANSWER_MAX).read_to_string();
-        let body = body.map_err(|error| error.to_string())?;
-        let answer: Value = serde_json::from_str(&body).map_err(|_| format!("{status}: not JSON"))?;
-        if status.is_success() && answer.get("error").is_none() {
-            return Ok(Ok(answer));
-        }
-        // The response of a streaming call contains its error.
-        let error = if answer["error"].is_object() { &answer["error"] } else { &answer };
-        let code = error["code"].as_u64().or_else(|| error["grpc_code"].as_u64()).unwrap_or(0);
-        let message =
-            error["message"].as_str().or_else(|| error["error"].as_str()).unwrap_or("no reason given");
-        if code == NOT_FOUND {
-            return Ok(Err(Refused { code, message: message.to_owned() }));
-        }
-        Err(format!("{status}: {message}"))
+    fn call(&mut self, path: &str, request: &Value) -> Result<Result<Value, NotFound>, StoreError> {
+        self.gateway.call(path, request)
     }
 
     fn range(&mut self, request: &Value) -> Result<Vec<Entry>, StoreError> {
         let answer = self.call("kv/range", request)?;
-        let answer = answer.map_err(|refused| StoreError::Unavailable(refused.message))?;
+        let answer = answer.map_err(|NotFound(why)| StoreError::Unavailable(why))?;
         let all = answer["kvs"].as_array().map_or(&[][..], Vec::as_slice);
         all.iter()
             .map(|found| {
@@ -184,8 +140,7 @@ impl Store for Etcd {
             .collect();
         let request = json!({ "compare": compare, "success": success });
         match self.call("kv/txn", &request)? {
-            Err(Refused { code: NOT_FOUND, .. }) => Err(StoreError::NoLease),
-            Err(refused) => Err(StoreError::Unavailable(refused.message)),
+            Err(NotFound(_)) => Err(StoreError::NoLease),
             Ok(answer) if answer["succeeded"].as_bool() == Some(true) => {
                 Ok(Commit::Done(Revision(number(&answer["header"]["revision"])? as u64)))
             }
@@ -196,7 +151,7 @@ impl Store for Etcd {
     fn grant(&mut self, ttl: Nanos) -> Result<LeaseId, StoreError> {
         let seconds = ttl.0.div_ceil(1_000_000_000).max(1).to_string();
         let answer = self.call("lease/grant", &json!({ "TTL": seconds }))?;
-        let answer = answer.map_err(|refused| StoreError::Unavailable(refused.message))?;
+        let answer = answer.map_err(|NotFound(why)| StoreError::Unavailable(why))?;
         match number(&answer["ID"])? {
             0 => Err(damaged("a lease without a number")),
             id => Ok(LeaseId(id)),
@@ -205,7 +160,7 @@ impl Store for Etcd {
 
     fn renew(&mut self, lease: LeaseId) -> Result<(), StoreError> {
         let answer = self.call("lease/keepalive", &json!({ "ID": lease.0.to_string() }))?;
-        let answer = answer.map_err(|_| StoreError::NoLease)?;
+        let answer = answer.map_err(|NotFound(_)| StoreError::NoLease)?;
         // An expired lease has no time left.
         if number(&answer["result"]["TTL"])? > 0 { Ok(()) } else { Err(StoreError::NoLease) }
     }
