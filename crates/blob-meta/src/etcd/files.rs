@@ -5,6 +5,7 @@
 
 use super::place::Place;
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -33,8 +34,12 @@ impl EtcdFiles {
     /// `GIMBAL_ETCD_CERT_FILE`, `GIMBAL_ETCD_KEY_FILE`.
     #[must_use]
     pub fn or_environment(self) -> EtcdFiles {
+        self.or_variables(|name| env::var_os(name))
+    }
+
+    fn or_variables(self, value: impl Fn(&str) -> Option<OsString>) -> EtcdFiles {
         let or = |file: Option<PathBuf>, name: &str| {
-            file.or_else(|| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from))
+            file.or_else(|| value(name).filter(|value| !value.is_empty()).map(PathBuf::from))
         };
         EtcdFiles {
             password: or(self.password, "GIMBAL_ETCD_PASSWORD_FILE"),
@@ -132,6 +137,18 @@ mod tests {
             let error = fit(text, files).expect_err(text);
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn a_variable_names_a_file_that_is_not_named_otherwise() {
+        let named = EtcdFiles { password: Some("flag".into()), ..EtcdFiles::default() };
+        let files = named.clone().or_variables(|name| Some(name.into()));
+        let EtcdFiles { password, ca, cert, key } = files;
+        let found = [password, ca, cert, key].map(|file| file.expect("named"));
+        let wanted = ["flag", "GIMBAL_ETCD_CA_FILE", "GIMBAL_ETCD_CERT_FILE", "GIMBAL_ETCD_KEY_FILE"];
+        assert_eq!(found, wanted.map(PathBuf::from));
+        assert_eq!(named.clone().or_variables(|_| Some(OsString::new())), named);
+        assert_eq!(named.clone().or_variables(|_| None), named);
     }
 
     #[test]
