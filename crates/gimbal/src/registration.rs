@@ -126,6 +126,14 @@ fn run(offers: &Receiver<Option<Offer>>) {
     }
 }
 
+/// Opens the store, with the files for etcd that the environment names. Warns of those that others can read.
+fn open(store: &str) -> Result<Box<dyn Store + Send>, String> {
+    let files = EtcdFiles::default().or_environment();
+    let opened = blob_meta::open(store, &files)?;
+    files.warnings().iter().for_each(|warning| warn!("{warning}"));
+    Ok(opened)
+}
+
 /// An offer, and the state of its registration.
 struct Registered {
     offer: Offer,
@@ -172,7 +180,7 @@ impl Registered {
     fn keep(&mut self) -> Result<bool, String> {
         let store = match &mut self.store {
             Some(store) => store,
-            none => none.insert(blob_meta::open(&self.offer.store, &EtcdFiles::default().or_environment())?),
+            none => none.insert(open(&self.offer.store)?),
         };
         if let Some(lease) = self.lease {
             match store.renew(lease) {
