@@ -6,7 +6,6 @@
 use crate::uri::{STORE_VARIABLE, Uri};
 use crate::volume::Volume;
 use blob_client::Mount;
-use blob_meta::EtcdFiles;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Volumes that may be mounted, with what was asked for.
@@ -33,8 +32,13 @@ pub fn open(text: &str) -> Result<Arc<Volume>, String> {
         return Ok(volume);
     }
     let name = &uri.volume;
-    let store = blob_meta::open(&uri.store, &EtcdFiles::default().or_environment())
-        .map_err(|why| format!("volume {name}: its store: {why}"))?;
+    let files = uri.etcd.clone().or_environment();
+    let store =
+        blob_meta::open(&uri.store, &files).map_err(|why| format!("volume {name}: its store: {why}"))?;
+    files
+        .warnings()
+        .iter()
+        .for_each(|warning| eprintln!("gimbal-rocksdb: volume {name}: warning: {warning}"));
     let options = uri.options().map_err(|error| format!("volume {name}: {error}"))?;
     let mount = Mount::open(options, store).map_err(|error| {
         format!("volume {name} of store {} cannot be mounted: {error}; see `gimbal volume list`", uri.store)

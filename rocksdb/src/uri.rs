@@ -6,6 +6,7 @@
 use blob::Settings;
 use blob::steer::Policy;
 use blob_client::{Options, identity, unique_name};
+use blob_meta::EtcdFiles;
 use host::{Backend, KeyFiles, Keys, Nqn, host_id};
 use std::fmt;
 use std::path::PathBuf;
@@ -35,6 +36,8 @@ pub struct Uri {
     pub volume: String,
     /// The metadata store, as `gimbal volume --store` takes it.
     pub store: String,
+    /// Files for the store if it is an etcd cluster.
+    pub etcd: EtcdFiles,
     /// When `Flush` returns.
     pub flush: FlushMode,
     policy: Policy,
@@ -88,8 +91,12 @@ impl fmt::Display for UriError {
 
 impl std::error::Error for UriError {}
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 20] = [
     "store",
+    "etcd_password",
+    "etcd_ca",
+    "etcd_cert",
+    "etcd_key",
     "flush",
     "policy",
     "host",
@@ -137,6 +144,7 @@ impl Uri {
         let mut uri = Uri {
             volume: volume.to_owned(),
             store: String::new(),
+            etcd: EtcdFiles::default(),
             flush: FlushMode::default(),
             policy: Policy::default(),
             host: None,
@@ -178,6 +186,10 @@ impl Uri {
     fn set(&mut self, key: &str, value: &str) -> Result<(), UriError> {
         match key {
             "store" => value.clone_into(&mut self.store),
+            "etcd_password" => self.etcd.password = Some(value.into()),
+            "etcd_ca" => self.etcd.ca = Some(value.into()),
+            "etcd_cert" => self.etcd.cert = Some(value.into()),
+            "etcd_key" => self.etcd.key = Some(value.into()),
             "flush" => {
                 let all = [("wait", FlushMode::Wait), ("buffered", FlushMode::Buffered)];
                 self.flush = choice(key, value, &all)?;
@@ -283,6 +295,18 @@ mod tests {
         assert_eq!(Uri::parse("gimbal://db?store=/other", variable).expect("a URI").store, "/other");
         assert_eq!(parse("gimbal://db"), Err(UriError::NoStore));
         assert_eq!(Uri::parse("gimbal://db", Some(String::new())), Err(UriError::NoStore));
+    }
+
+    #[test]
+    fn files_for_etcd_are_named_beside_the_store() {
+        let text = "gimbal://db?store=etcds://db@192.0.2.1:2379&etcd_password=/p&etcd_ca=/ca.pem&etcd_cert=/c.pem&etcd_key=/c.key";
+        let uri = parse(text).expect("a URI");
+        assert_eq!(uri.store, "etcds://db@192.0.2.1:2379");
+        let EtcdFiles { password, ca, cert, key } = &uri.etcd;
+        let named = [password, ca, cert, key].map(|file| file.clone().expect("it was given"));
+        assert_eq!(named, ["/p", "/ca.pem", "/c.pem", "/c.key"].map(PathBuf::from));
+        assert_eq!(parse(&text.replace('=', ":")), Ok(uri));
+        assert_eq!(parse("gimbal://db?store=etcds://db@h:1").expect("a URI").etcd, EtcdFiles::default());
     }
 
     #[test]
