@@ -109,7 +109,8 @@ fn what_cannot_be_mounted_is_a_clear_error() {
     let away = "gimbal://db?store=etcd://127.0.0.1:1&patience=1s".to_owned();
     let cases = [
         (unknown.clone(), "there is no such volume"),
-        (away, "the metadata store cannot be reached"),
+        (away.clone(), "the metadata store cannot be reached"),
+        (away, "127.0.0.1:1: io: Connection refused"),
         ("gimbal://db?shop=1".to_owned(), "there is no option 'shop'"),
         ("gimbal://db".to_owned(), "no metadata store"),
     ];

@@ -44,6 +44,8 @@ pub enum MountError {
     Io(io::Error),
     /// The volume failed.
     Volume(Fault),
+    /// The metadata store could not be used until the patience was over: the last reason.
+    Store(String),
 }
 
 impl fmt::Display for MountError {
@@ -51,6 +53,7 @@ impl fmt::Display for MountError {
         match self {
             MountError::Io(error) => write!(f, "cannot start the client: {error}"),
             MountError::Volume(fault) => fault.fmt(f),
+            MountError::Store(why) => write!(f, "{}: {why}", Fault::LeaseUnsure),
         }
     }
 }
@@ -100,6 +103,7 @@ impl Mount {
     /// See [`MountError`].
     pub fn open(options: Options, store: Box<dyn Store + Send>) -> Result<Mount, MountError> {
         let (send, receive) = channel();
+        let (problems, reasons) = channel();
         // The engine belongs to the thread that made it.
         let thread = thread::Builder::new().name("blob-volume".to_owned()).spawn(move || {
             let reactor = Reactor::with_options(
@@ -117,14 +121,17 @@ impl Mount {
             };
             let volume = Volume::new(options.settings.clone());
             drop(send.send(Ok(Arc::clone(&inbox))));
-            Thread::new(engine, volume, Connections::new(options), inbox, orders).run();
+            Thread::new(engine, volume, Connections::new(options), inbox, orders, problems).run();
         });
         let thread = thread.map_err(MountError::Io)?;
         let started = receive.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended at once")));
         let mount = Mount { inbox: started.map_err(MountError::Io)?, thread: Some(thread) };
         match mount.call(Request::Mount) {
             Outcome::Done => Ok(mount),
-            Outcome::Failed(fault) => Err(MountError::Volume(fault)),
+            Outcome::Failed(fault) => Err(match reasons.try_iter().last() {
+                Some(why) if fault == Fault::LeaseUnsure => MountError::Store(why),
+                _ => MountError::Volume(fault),
+            }),
             other => unreachable!("not an outcome of a mount: {other:?}"),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::connections::{Connections, News};
 use crate::inbox::{Answer, Inbox, Job};
-use blob::catalog::Order;
+use blob::catalog::{Order, OrderError};
 use blob::{Action, IoId, OpId, OrderId, Volume};
 use host::Engine;
 use reactor::Clock;
@@ -18,6 +18,8 @@ pub(crate) struct Thread {
     pub(crate) connections: Connections,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) orders: Sender<(OrderId, Order)>,
+    /// Gets each reason why the store could not be used. Only a mount that begins listens.
+    problems: Sender<String>,
     answers: HashMap<OpId, Answer>,
     next_op: u64,
 }
@@ -29,8 +31,9 @@ impl Thread {
         connections: Connections,
         inbox: Arc<Inbox>,
         orders: Sender<(OrderId, Order)>,
+        problems: Sender<String>,
     ) -> Thread {
-        Thread { engine, volume, connections, inbox, orders, answers: HashMap::new(), next_op: 0 }
+        Thread { engine, volume, connections, inbox, orders, problems, answers: HashMap::new(), next_op: 0 }
     }
 
     /// Runs until it is stopped, or the kernel interface fails. Requests that are still open then fail as not mounted.
@@ -53,7 +56,13 @@ impl Thread {
                     self.answers.insert(op, answer);
                     self.volume.submit(now, op, request);
                 }
-                Job::Reply(id, reply) => self.volume.on_reply(now, id, reply),
+                Job::Reply(id, reply) => {
+                    if let Err(OrderError::Unavailable(why)) = &reply {
+                        // This fails once the volume is mounted.
+                        drop(self.problems.send(why.clone()));
+                    }
+                    self.volume.on_reply(now, id, reply);
+                }
                 Job::Stop => return false,
             }
         }
