@@ -5,7 +5,7 @@
 //!              └─ as a user: the token is missing or no longer valid ─► login, once ─► the request again
 //! ```
 //!
-//! A token ends when it was not used for a while, when etcd starts again, and when users are changed. A request that etcd
+//! A token ends when it was not used for a while, when users are changed, and sometimes when etcd starts again. A request that etcd
 //! refuses for its token was not carried out, so it can be repeated.
 //!
 //! Holds: at most three requests to an endpoint for a call, one of them a login

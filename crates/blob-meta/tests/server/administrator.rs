@@ -65,6 +65,13 @@ impl Administrator {
         self.token = Some(answer["token"].as_str().expect("a token").to_owned());
     }
 
+    /// Has the server forget all tokens. A restart does not always: etcd repeats the logins of its log.
+    pub(crate) fn enable_again(&mut self) {
+        self.ask("disable", &json!({}));
+        self.token = None;
+        self.enable();
+    }
+
     /// Sets the password of the user of gimbal.
     pub(crate) fn set_password(&self, password: &str) {
         self.ask("user/changepw", &json!({ "name": USER, "password": password }));
