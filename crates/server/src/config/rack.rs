@@ -26,7 +26,8 @@ const NAME_LENGTH_MAX: usize = 64;
 /// The offer of a target to volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RackConfig {
-    /// The metadata store: `etcd://HOST:PORT[,HOST:PORT...]`, or the path of a file.
+    /// The metadata store: `etcd://HOST:PORT[,HOST:PORT...]`, with TLS `etcds://`, with a user `USER@` before the hosts; or the path of a
+    /// file.
     pub store: String,
     /// The name of this target. The copies of a block lie on SSDs of targets with different names.
     pub name: String,
@@ -61,12 +62,19 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     let mut report = |name: &str, what: String, advice: &str| {
         problems.push(Problem::new(format!("rack.{name}"), what, advice));
     };
-    let advice = "write \"etcd://HOST:2379\", or the path of a file";
+    let advice =
+        "write \"etcd://HOST:2379\", with TLS and a user \"etcds://USER@HOST:2379\", or the path of a file";
     if rack.store.is_empty() {
         report("store", "is empty".to_owned(), advice);
     }
-    if rack.store.contains("://") && !rack.store.starts_with("etcd://") {
-        report("store", format!("{:?} is no metadata store", rack.store), advice);
+    // The rest is not shown: there may be a password in it.
+    if let Some((scheme, rest)) = rack.store.split_once("://") {
+        if !["etcd", "etcds"].contains(&scheme) {
+            report("store", format!("{scheme:?} is no kind of metadata store"), advice);
+        } else if rest.split_once('@').is_some_and(|(user, _)| user.contains(':')) {
+            let advice = "remove it, and name its file by GIMBAL_ETCD_PASSWORD_FILE";
+            report("store", "there is a password in it".to_owned(), advice);
+        }
     }
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if rack.name.is_empty() || rack.name.len() > NAME_LENGTH_MAX || !rack.name.chars().all(is_plain) {

@@ -113,7 +113,12 @@ fn log(mut table: Fields<'_, '_>, findings: &mut Findings) -> LogConfig {
 }
 
 fn rack(mut table: Fields<'_, '_>, findings: &mut Findings) -> RackConfig {
-    let store = required(&mut table, findings, "store", "\"etcd://HOST:2379\", or the path of a file");
+    let store = required(
+        &mut table,
+        findings,
+        "store",
+        "\"etcd://HOST:2379\", \"etcds://USER@HOST:2379\", or the path of a file",
+    );
     let name = required(&mut table, findings, "name", "a name that no other target of the rack has");
     let default = RackConfig::new(&store, &name, &[]);
     let rack = RackConfig {
