@@ -501,6 +501,6 @@ fn an_address_that_fails_is_delayed_and_gets_in() {
     assert_eq!(server.stats().refusals.of(Refusal::Failed), 4);
     // More than a first message is not kept for a delayed connection.
     let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.write_all(&[0; 4096]).expect("the system takes it");
+    stream.write_all(&[0; 8192]).expect("the system takes it");
     assert!(matches!(stream.read(&mut [0; 16]), Ok(0) | Err(_)), "it is closed");
 }

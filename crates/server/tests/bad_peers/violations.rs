@@ -54,7 +54,7 @@ fn a_host_that_begins_with_tls_gets_an_alert_of_tls() {
         raw.stream.read_exact(&mut answer).expect("an alert");
         assert_eq!(answer, [0x15, 0x03, 0x03, 0, 2, 2, 40], "fatal, handshake failure");
         assert!(matches!(raw.stream.read(&mut [0]), Ok(0) | Err(_)), "closed");
-        assert_logged_once(raw.local(), "the host begins with TLS");
+        assert_logged_once(raw.local(), "it begins with TLS, which no subsystem has");
     }
 }
 
