@@ -2,24 +2,11 @@
 
 mod server;
 
-use blob::store::conformance::{Bed, run};
+use blob::store::conformance::run;
 use blob::store::{Commit, Store, Transaction};
 use blob_meta::EtcdFiles;
 use server::Server;
-use std::thread;
-use std::time::Duration;
 use units::Nanos;
-
-impl Bed for Server {
-    fn open(&mut self) -> Box<dyn Store> {
-        Box::new(self.connect())
-    }
-
-    /// Leases live in real time.
-    fn pass_time(&mut self) {
-        thread::sleep(Duration::from_millis(50));
-    }
-}
 
 #[test]
 fn etcd_conforms_and_keeps_what_it_committed_when_it_is_killed() {

@@ -3,12 +3,10 @@
 mod server;
 
 use blob::store::Store;
-use blob::store::conformance::{Bed, run};
+use blob::store::conformance::run;
 use blob_meta::{Etcd, EtcdFiles};
 use server::{Authority, PASSWORD, Server, Setup, USER};
 use std::path::PathBuf;
-use std::thread;
-use std::time::Duration;
 
 fn trust(ca: PathBuf) -> EtcdFiles {
     EtcdFiles { ca: Some(ca), ..EtcdFiles::default() }
@@ -23,17 +21,6 @@ fn with_tls(authority: &Authority) -> Setup {
 fn refusal(name: &str, files: &EtcdFiles) -> String {
     let mut store = Etcd::open(name, files).expect("a good name");
     store.get("x").expect_err("it must be refused").to_string()
-}
-
-impl Bed for Server {
-    fn open(&mut self) -> Box<dyn Store> {
-        Box::new(self.connect())
-    }
-
-    /// Leases live in real time.
-    fn pass_time(&mut self) {
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 #[test]

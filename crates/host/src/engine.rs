@@ -472,6 +472,7 @@ impl Engine {
 
     fn send(&mut self, index: usize) {
         let Slot { session: Some(session), sockets, .. } = &mut self.slots[index] else { return };
+        let mut broken = None;
         while let Some(connection) = session.poll_marked() {
             let Some(token) = sockets.get(connection).copied().flatten() else { continue };
             let Some(socket) = self.sockets.get_mut(&token) else { continue };
@@ -484,8 +485,10 @@ impl Engine {
                 None => session.poll_transmit(connection, &mut batch),
                 Some(secured) => {
                     session.poll_transmit(connection, &mut **secured);
-                    // An error of TLS is met once more when the next bytes arrive, or nothing does, which times out.
-                    let _ = secured.seal(&mut batch);
+                    if let Err(error) = secured.seal(&mut batch) {
+                        broken = Some((token, error));
+                        break;
+                    }
                 }
             }
             if batch.is_empty() {
@@ -497,6 +500,9 @@ impl Engine {
                 // The connection has just broken; its event follows.
                 Err(refused) => drop(refused),
             }
+        }
+        if let Some((token, error)) = broken {
+            self.on_broken(Clock.now(), token, Fault::Tls(error));
         }
     }
 }

@@ -1,14 +1,10 @@
 //! TLS on the socket of a connection.
 
 use crate::connection::{BATCH_BYTES, Batch};
-use crate::keys::TlsOptions;
 use crate::options::ControllerOptions;
 use reactor::SendBatch;
-use tls::{Broken, Read, Stream};
+use tls::{Broken, RECORD, Read, Stream};
 use units::Instant;
-
-/// Bytes of plaintext in a record.
-const RECORD: usize = 16 << 10;
 
 /// See the module.
 #[derive(Debug)]
@@ -22,7 +18,8 @@ impl Secured {
     /// Begins TLS, if the options ask for it.
     pub(crate) fn begin(options: &ControllerOptions) -> Result<Option<Box<Secured>>, Broken> {
         let Some(tls) = &options.keys.tls else { return Ok(None) };
-        let stream = Stream::client(&psks(tls, options))?;
+        let psks = tls.psks(options.host.as_str(), options.subsystem.as_str());
+        let stream = Stream::client(&psks)?;
         Ok(Some(Box::new(Secured { stream, broken: None })))
     }
 
@@ -57,10 +54,6 @@ impl Secured {
         self.stream.take_outbound(|records| batch.push_vec(records));
         Ok(())
     }
-}
-
-fn psks(tls: &TlsOptions, options: &ControllerOptions) -> Vec<auth::hello::Psk> {
-    tls.psks(options.host.as_str(), options.subsystem.as_str())
 }
 
 /// Plaintext; an error is kept for [`Secured::seal`].

@@ -38,9 +38,6 @@ const BATCH_BYTES_MAX: usize = 2 << 20;
 /// This part (one in eight) of the memory for arriving data is for capsules, which are small.
 const CAPSULES_PART: u64 = 8;
 
-/// Bytes of plaintext in a record of TLS.
-const PLAIN: usize = 16 << 10;
-
 /// The pools for data that arrives.
 pub(crate) struct Intakes {
     capsules: BufferPool,
@@ -81,7 +78,7 @@ impl Intakes {
     /// Takes the room for the plaintext of a record.
     pub(crate) fn take_plain(&mut self) -> Vec<u8> {
         let mut plain = std::mem::take(&mut self.plain);
-        plain.resize(PLAIN, 0);
+        plain.resize(tls::RECORD, 0);
         plain
     }
 

@@ -4,7 +4,7 @@ mod common;
 
 use auth::exchange::{HostExchange, HostKeys, Names, Offer, Outcome, Randomness};
 use auth::{DhKey, Explanation, Group, Hash, Message, Secret};
-use common::{BLOCK, Client, HOST, Options, Queue, any_port, fast_ssd, simple, start};
+use common::{BLOCK, Client, Folder, HOST, Options, Queue, any_port, fast_ssd, simple, start};
 use host::{Backoff, ConnectFailure, ControllerOptions, Fault, Nqn, Operation, Request, RetryPolicy};
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectResult, HostId};
 use nvme::spec::opcode::{admin, fabrics};
@@ -16,7 +16,7 @@ use server::{Refusal, ServerHandle};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use units::{Bytes, Lba, Nanos};
 
@@ -26,28 +26,17 @@ const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000
 const ADMIN_ENTRIES: u16 = 32;
 const RELOAD_LIMIT: Duration = Duration::from_secs(60);
 
-/// A folder with key files, removed at the end.
-struct Keys(PathBuf);
+/// The files of keys.
+struct Keys(Folder);
 
 impl Keys {
     fn new(name: &str) -> Keys {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("proofs-{name}"));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder");
-        Keys(folder)
+        Keys(Folder::new(&format!("proofs-{name}")))
     }
 
     /// The file of a key, which is made of `seed`.
     fn file(&self, seed: u8, hash: Option<Hash>) -> PathBuf {
-        let path = self.0.join(format!("{seed}.dhchap"));
-        fs::write(&path, &*key(seed, hash).to_text()).expect("a file");
-        path
-    }
-}
-
-impl Drop for Keys {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.write(&format!("{seed}.dhchap"), &key(seed, hash).to_text())
     }
 }
 
@@ -429,7 +418,7 @@ fn a_key_is_rotated_and_drops_nobody() {
     assert!(matches!(fault(address, HOST, Some(own(1))), Fault::Unproved(Explanation::Failed)));
     assert!(client.write(1, 0, &vec![1; BLOCK]).is_success(), "whoever is connected stays");
     // A file that is gone changes nothing.
-    fs::remove_file(keys.0.join("2.dhchap")).expect("it is there");
+    fs::remove_file(keys.0.0.join("2.dhchap")).expect("it is there");
     let error = server.reload(config, RELOAD_LIMIT).expect_err("a key is missing").to_string();
     assert!(error.contains("host[0].dhchap_key: ") && error.contains("2.dhchap"), "{error}");
     use_target(address, HOST, Some(own(2)), 1);

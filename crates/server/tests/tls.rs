@@ -1,11 +1,11 @@
-//! Connections with TLS: who has the key gets in, nobody else does, and data is the same as without.
+//! Connections with TLS: a host with its key is admitted, others are refused, and data arrives unchanged.
 
 mod common;
 
 use auth::hello::{Alert, Psk};
 use auth::psk::Derivation;
 use auth::{DhKey, Hash, Secret, TlsKey};
-use common::{BLOCK, HOST, any_port, fast_ssd, pattern, simple, start};
+use common::{BLOCK, Folder, HOST, any_port, fast_ssd, pattern, simple, start};
 use host::{
     Backoff, ConnectFailure, ConnectRefusal, ControllerOptions, Discovered, Fault, HostKeys, Keys, Nqn,
     Operation, Request, RetryPolicy, TlsOptions,
@@ -13,10 +13,9 @@ use host::{
 use nvme::spec::connect::HostId;
 use server::config::{Authentication, Config, DEFAULT_NQN, DiscoveryAccess, HostConfig, OwnSecurity, Tls};
 use server::{Refusal, ServerHandle};
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tls::{Broken, Stream};
@@ -26,33 +25,20 @@ use units::{Bytes, Lba, Nanos};
 const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000002";
 const RELOAD_LIMIT: Duration = Duration::from_secs(60);
 
-/// A folder with key files, removed at the end.
-struct Files(PathBuf);
+/// The files of keys.
+struct Files(Folder);
 
 impl Files {
     fn new(name: &str) -> Files {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tls-{name}"));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder");
-        Files(folder)
+        Files(Folder::new(&format!("tls-{name}")))
     }
 
     fn tls(&self, seed: u8, hash: Hash) -> PathBuf {
-        let path = self.0.join(format!("{seed}-{hash}.tls"));
-        fs::write(&path, &*key(seed, hash).to_text()).expect("a file");
-        path
+        self.0.write(&format!("{seed}-{hash}.tls"), &key(seed, hash).to_text())
     }
 
     fn dhchap(&self, seed: u8) -> PathBuf {
-        let path = self.0.join(format!("{seed}.dhchap"));
-        fs::write(&path, &*dh_key(seed).to_text()).expect("a file");
-        path
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.write(&format!("{seed}.dhchap"), &dh_key(seed).to_text())
     }
 }
 

@@ -13,7 +13,7 @@
 //!
 //! Holds: whatever is written at one end is read at the other, in order, for every size (`what_is_written_is_read`); a changed byte
 //!        ends the connection (`a_changed_byte_ends_the_connection`); no other version, cipher suite or kind of key is used
-//!        (`end_of_handshake`); at most [`KEY_UPDATES_MAX`] updates of keys a minute.
+//!        (`end_of_handshake`); at most [`KEY_UPDATES_MAX`] updates of keys a minute, as far as the library counts them (`a_connection_outlives_the_count_of_updates`).
 //! RFC 8446; NVMe/TCP Transport Specification: "Transport Layer Security".
 
 mod stream;
@@ -21,4 +21,4 @@ mod stream;
 mod tests;
 mod wire;
 
-pub use stream::{Broken, KEY_UPDATES_MAX, Read, Stream};
+pub use stream::{Broken, KEY_UPDATES_MAX, RECORD, Read, Stream};

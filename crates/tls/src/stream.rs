@@ -12,14 +12,14 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::task::Poll;
 
-/// Updates of keys that the other end may make in a minute.
+/// Updates of keys that the other end may make in a minute, of the first 254.
 pub const KEY_UPDATES_MAX: u8 = 16;
 /// Length of a minute, in nanoseconds.
 const MINUTE: u64 = 60_000_000_000;
-/// Largest count of key updates that the library knows.
+/// The library counts no further.
 const COUNTED_MAX: u8 = u8::MAX;
-/// Bytes of plaintext in a record.
-const RECORD: usize = 16 << 10;
+/// Bytes of plaintext in a record, at most.
+pub const RECORD: usize = 16 << 10;
 
 /// Why a connection cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum Broken {
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// So many bytes.
+    /// The number of bytes in the place.
     Bytes(usize),
     /// Nothing until more arrives.
     Nothing,
@@ -169,7 +169,8 @@ impl Stream {
         Ok(read)
     }
 
-    /// The library counts up to 255 over the life of a connection; with at most 2^24 records to a key that is more than 60 TB.
+    /// The library updates its own keys after some 2^24 records, and counts up to 255 updates in the life of a connection. So updates are
+    /// not bounded after that many: a connection may live for weeks.
     fn check_key_updates(&mut self, now: u64) -> Result<(), Broken> {
         let counts = self.connection.key_update_counts().map_err(failed)?;
         let (began, before) = self.minute;
@@ -177,11 +178,11 @@ impl Stream {
             self.minute = (now, counts.recv_key_updates);
             return Ok(());
         }
-        let is_too_often = counts.recv_key_updates - before > KEY_UPDATES_MAX;
-        if is_too_often || counts.recv_key_updates == COUNTED_MAX {
-            return Err(Broken::KeyUpdates);
+        let is_counted = counts.recv_key_updates < COUNTED_MAX;
+        match is_counted && counts.recv_key_updates - before > KEY_UPDATES_MAX {
+            true => Err(Broken::KeyUpdates),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes plaintext. It is in a record when a record is full, and after [`Stream::seal`].

@@ -123,3 +123,16 @@ fn updates_of_keys_are_bounded_in_a_minute() {
     }
     assert_eq!(update(122 * SECOND), Err(Broken::KeyUpdates));
 }
+
+#[test]
+fn a_connection_outlives_the_count_of_updates() {
+    let (mut client, mut server) = pair(Hash::Sha256, Derivation::Standard);
+    for update in 0..600 {
+        client.update_keys();
+        client.write(b"x").and_then(|()| client.seal()).expect("it is up");
+        move_bytes(&mut client, &mut server);
+        // Sixteen in each minute.
+        let now = (1 + update / u64::from(KEY_UPDATES_MAX)) * 61 * SECOND;
+        assert_eq!(server.read(now, &mut [0; 8]), Ok(Read::Bytes(1)), "update {update}");
+    }
+}

@@ -108,8 +108,9 @@ pub(super) fn explain(error: &Error, is_tls: bool, files: &EtcdFiles) -> String 
     match of_rustls(error) {
         Some(error) => explain_tls(error, files),
         None if is_cut(error) => format!(
+            // A refused certificate ends here, too, if this end wrote before it read the alert.
             "{error}: it closed the connection; if it does not speak TLS, {NO_TLS}; if it asks for a certificate of the client, \
-             name one ({})",
+             name one that a CA in its --trusted-ca-file has signed ({})",
             files::CERT
         ),
         None => error.to_string(),
@@ -192,7 +193,7 @@ fn explain_certificate(problem: &CertificateError, files: &EtcdFiles) -> String 
 mod tests {
     use rustls::ProtocolVersion;
 
-    /// What `ureq` offers is all that rustls has.
+    /// `ureq` offers all versions of rustls.
     #[test]
     fn tls_is_spoken_in_version_1_2_or_1_3() {
         let all: Vec<ProtocolVersion> = rustls::ALL_VERSIONS.iter().map(|version| version.version).collect();

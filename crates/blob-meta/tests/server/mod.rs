@@ -12,6 +12,7 @@ pub(crate) use certificates::{Authority, Certificate};
 pub(crate) use ssds::record;
 
 use blob::store::Store;
+use blob::store::conformance::Bed;
 use blob_meta::{Etcd, EtcdFiles};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -194,5 +195,16 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+impl Bed for Server {
+    fn open(&mut self) -> Box<dyn Store> {
+        Box::new(self.connect())
+    }
+
+    /// Leases live in real time.
+    fn pass_time(&mut self) {
+        thread::sleep(Duration::from_millis(50));
     }
 }

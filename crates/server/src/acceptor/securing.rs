@@ -77,33 +77,31 @@ impl Acceptor {
             };
             self.parts.proofs.keys.tls_keys(host, is_allowed)
         };
-        let chosen = collector.hello().and_then(|hello| hello.choose(keys));
-        let stream = match &chosen {
-            Ok(chosen) => Stream::server(&chosen.psk),
+        let chosen = match collector.hello().and_then(|hello| hello.choose(keys)) {
+            Ok(chosen) => chosen,
             Err(mismatch) if is_off.get() => {
                 let peer = self.connections.get(key).expect("it has just sent this").connection.peer;
                 self.refuse_tls(now, key, Alert::HandshakeFailure);
                 let why = "the subsystem that it names has tls = \"off\": write \"optional\" there, or connect without it";
                 return self.note_unsecured(now, peer, Refusal::TlsOff, &format!("{why} ({mismatch})"));
             }
-            Err(mismatch) => return self.on_mismatch(now, key, *mismatch, &collector),
+            Err(mismatch) => return self.on_mismatch(now, key, mismatch, &collector),
+        };
+        let Chosen { host, controller, psk, index, derivation } = chosen;
+        let stream = match Stream::server(&psk) {
+            Ok(stream) => stream,
+            Err(broken) => return self.close(now, key, Subject::Dropped, &broken.to_string()),
         };
         let entry = self.connections.get_mut(key).expect("it has just sent this");
-        match (chosen, stream) {
-            (Ok(Chosen { host, controller, index, derivation, .. }), Ok(stream)) => {
-                let peer = entry.connection.peer;
-                let is_old = derivation == Derivation::OldLibnvme;
-                if (index > 0 || is_old) && self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
-                    let derived = if is_old { ", derived as libnvme before 1.16 does" } else { "" };
-                    info!(%peer, host, "the host proves itself with key {} of tls_key{derived}", index + 1);
-                }
-                entry.identity = Some(Identity { host, controller });
-                entry.connection.secure(stream);
-                self.parse(now, key, &collector.into_records());
-            }
-            (_, Err(broken)) => self.close(now, key, Subject::Dropped, &broken.to_string()),
-            (Err(_), _) => unreachable!("a mismatch was answered"),
+        let peer = entry.connection.peer;
+        let is_old = derivation == Derivation::OldLibnvme;
+        if (index > 0 || is_old) && self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
+            let derived = if is_old { ", derived as libnvme before 1.16 does" } else { "" };
+            info!(%peer, host, "the host proves itself with key {} of tls_key{derived}", index + 1);
         }
+        entry.identity = Some(Identity { host, controller });
+        entry.connection.secure(stream);
+        self.parse(now, key, &collector.into_records());
     }
 
     /// The ClientHello proves no key.

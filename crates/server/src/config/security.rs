@@ -87,7 +87,7 @@ pub struct Demand {
     pub tls: Tls,
 }
 
-/// What `[subsystem.security]` says; the rest is as `[security]` says.
+/// The fields of `[subsystem.security]`; `None` is the value of `[security]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnSecurity {
     /// Which hosts have to prove who they are.

@@ -17,7 +17,7 @@ const BATCH_BYTES_MAX: usize = 256 << 10;
 /// Buffers in one batch.
 const BATCH_BUFFERS_MAX: usize = 256;
 /// Zeroes that are written at a time.
-static ZEROES: [u8; 16 << 10] = [0; 16 << 10];
+static ZEROES: [u8; tls::RECORD] = [0; tls::RECORD];
 
 /// See the module.
 #[derive(Debug)]

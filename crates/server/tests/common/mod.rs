@@ -15,8 +15,10 @@ use server::config::{
     NamespaceConfig, OwnSecurity, Speed, SubsystemConfig,
 };
 use server::{Server, ServerHandle};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use units::Bytes;
 use zerocopy::IntoBytes;
 
@@ -65,6 +67,32 @@ pub fn start(config: Config) -> ServerHandle {
 pub fn fast_ssd() -> DeviceKind {
     let speed = Speed::from_thousandths(100_000).expect("above zero");
     DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) })
+}
+
+/// A folder for the files of a test, removed at the end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    /// An empty folder of this name.
+    pub fn new(name: &str) -> Folder {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        Folder(folder)
+    }
+
+    /// Writes a file, and returns its path.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).expect("a file");
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// A subsystem that every host may use.
