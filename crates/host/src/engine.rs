@@ -472,7 +472,6 @@ impl Engine {
 
     fn send(&mut self, index: usize) {
         let Slot { session: Some(session), sockets, .. } = &mut self.slots[index] else { return };
-        let mut broken = None;
         while let Some(connection) = session.poll_marked() {
             let Some(token) = sockets.get(connection).copied().flatten() else { continue };
             let Some(socket) = self.sockets.get_mut(&token) else { continue };
@@ -486,8 +485,8 @@ impl Engine {
                 Some(secured) => {
                     session.poll_transmit(connection, &mut **secured);
                     if let Err(error) = secured.seal(&mut batch) {
-                        broken = Some((token, error));
-                        break;
+                        // It ends all connections of the controller.
+                        return self.on_broken(Clock.now(), token, Fault::Tls(error));
                     }
                 }
             }
@@ -500,9 +499,6 @@ impl Engine {
                 // The connection has just broken; its event follows.
                 Err(refused) => drop(refused),
             }
-        }
-        if let Some((token, error)) = broken {
-            self.on_broken(Clock.now(), token, Fault::Tls(error));
         }
     }
 }
