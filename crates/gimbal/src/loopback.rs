@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use loadgen::{Job, Observer, Options, Results, Target};
 use server::config::Config;
-use server::{Server, ServerHandle, Shutdown};
+use server::{Server, ServerHandle, Shutdown, TenantDetail};
 use std::time::Duration;
 
 /// Time limit for the switch to finish its outstanding commands.
@@ -19,11 +19,17 @@ pub(crate) struct Loopback {
 
 impl Loopback {
     /// Starts a switch. All jobs will use the first subsystem of `config`.
-    pub(crate) fn start(mut config: Config) -> Result<Loopback> {
+    pub(crate) fn start(config: Config) -> Result<Loopback> {
+        Loopback::start_with(config, TenantDetail::Total)
+    }
+
+    /// Starts a switch that keeps `detail` of each tenant.
+    pub(crate) fn start_with(mut config: Config, detail: TenantDetail) -> Result<Loopback> {
         // The other CPUs are for the hosts in this process.
         config.threads.get_or_insert(1);
         let nqn = config.subsystems[0].nqn.clone();
-        Ok(Loopback { server: Server::start(config).context("starting the switch")?, nqn })
+        let server = Server::start_with(config, detail).context("starting the switch")?;
+        Ok(Loopback { server, nqn })
     }
 
     /// The switch, for its statistics.

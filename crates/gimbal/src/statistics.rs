@@ -12,25 +12,20 @@ use serde_json::{Value, json};
 use server::{AuxiliaryStats, Counters, Refusal, Remote, SsdStats, TenantStats, Transferred};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::time::Duration;
 use units::{Instant, Nanos, Slowdown};
 
 /// Number of tenants of an SSD that are shown by name.
 const TENANTS_SHOWN: usize = 20;
 
-/// Time limit for the SSDs' threads. An SSD whose thread takes longer gets a line with its last numbers.
-const LIMIT: Duration = Duration::from_millis(900);
+/// A turn of an SSD's thread that takes this long: the device hangs in a system call.
+const HANGS: Nanos = Nanos::secs(1);
 
 /// Writes the lines to the log.
 pub(crate) fn log(target: &Remote, log: &LogWriter) {
-    let stats = target.stats(LIMIT);
+    let stats = target.stats();
     for ssd in stats.ssds {
-        log.say("INFO", &format!("statistics {}", of_ssd(&ssd)));
-    }
-    for silent in stats.silent {
-        let last = silent.last.as_ref().map(of_ssd);
-        let line = json!({ "device": silent.device, "answers": false, "last": last });
-        log.say("WARN", &format!("statistics {line}"));
+        let level = if ssd.turn < HANGS { "INFO" } else { "WARN" };
+        log.say(level, &format!("statistics {}", of_ssd(&ssd)));
     }
     let counted = Refusal::ALL.into_iter().map(|refusal| (refusal.name(), stats.refusals.of(refusal)));
     let counted: BTreeMap<&str, u64> = counted.filter(|(_, count)| *count > 0).collect();
@@ -40,13 +35,6 @@ pub(crate) fn log(target: &Remote, log: &LogWriter) {
 }
 
 fn of_ssd(ssd: &SsdStats) -> Value {
-    let mut sum = Counters::default();
-    for tenant in &ssd.tenants {
-        add(&mut sum.reads, &tenant.counters.reads);
-        add(&mut sum.writes, &tenant.counters.writes);
-        sum.others += tenant.counters.others;
-        sum.errors += tenant.counters.errors;
-    }
     let mut busiest: Vec<&TenantStats> = ssd.tenants.iter().collect();
     busiest.sort_by_key(|tenant| Reverse(tenant.counters.reads.bytes + tenant.counters.writes.bytes));
     let shown: Vec<Value> = busiest.iter().take(TENANTS_SHOWN).map(|tenant| of_tenant(tenant)).collect();
@@ -57,7 +45,8 @@ fn of_ssd(ssd: &SsdStats) -> Value {
         "hung": ssd.hung,
         "connections": ssd.connections,
         "memory_bytes": ssd.memory.get(),
-        "all": of_counters(&sum),
+        "hangs_ms": (ssd.turn >= HANGS).then(|| ssd.turn.get() / 1_000_000),
+        "all": of_counters(&ssd.all),
         "tenants": ssd.tenants.len(),
         "busiest": shown,
         "busy": ssd.busy.as_ref().map(|busy| of_busy(ssd.at, busy)),
@@ -82,13 +71,6 @@ fn of_tenant(tenant: &TenantStats) -> Value {
     let mut value = of_counters(&tenant.counters);
     value["host"] = json!(tenant.host);
     value
-}
-
-fn add(sum: &mut Transferred, other: &Transferred) {
-    sum.ios += other.ios;
-    sum.bytes += other.bytes;
-    sum.device_latency.add(&other.device_latency);
-    sum.total_latency.add(&other.total_latency);
 }
 
 fn of_counters(counters: &Counters) -> Value {

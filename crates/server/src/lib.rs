@@ -29,7 +29,6 @@ mod connections;
 mod device;
 mod eviction;
 mod handshake;
-mod histogram;
 mod home;
 mod identity;
 mod intrusive_list;
@@ -57,7 +56,6 @@ mod transport;
 
 pub use assemble::SubsystemError;
 pub use device::{DeviceError, Holes, LocalDevice, LocalDone, LocalOp, LocalOptions, Shortage, User};
-pub use histogram::Histogram;
 pub use log_lines::EscapedLines;
 pub use policy::PolicyError;
 pub use proof::{Refusal, RefusalCounts};
@@ -66,6 +64,6 @@ pub use server::{
 };
 pub use state::{StateError, prepare_state_directory};
 pub use stats::{
-    AuxiliaryStats, Counters, ExtraReadStats, SilentSsd, SsdStats, Stats, TenantStats, ThreadStats,
-    Transferred, TurnStats,
+    AcceptorStats, AuxiliaryStats, Counters, ExtraReadStats, SsdStats, Stats, TenantDetail, TenantStats,
+    ThreadStats, Transferred, TurnStats,
 };

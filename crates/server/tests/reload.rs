@@ -422,14 +422,13 @@ fn statistics_come_while_a_reload_waits_for_a_device() {
     let mut host = client(&server, ONE, FRIEND);
     host.io.submit(rw(nvm::WRITE, 1, 0, 1), Transfer::ToController(vec![1; 4096], 4096));
     let remote = server.remote();
-    until(|| remote.stats(AMPLE).ssds[0].in_flight == 1);
+    until(|| remote.stats().ssds[0].in_flight == 1);
     let now = Config { subsystems: vec![subsystem(TWO, vec![part(1, "a", 64, 64)])], ..before };
     std::thread::scope(|scope| {
         let reload = scope.spawn(|| server.reload(now, Duration::from_secs(2)).map_err(Box::new));
         let mut looks = 0;
         while !reload.is_finished() {
-            let stats = remote.stats(AMPLE);
-            assert_eq!((stats.ssds[0].in_flight, stats.silent.len()), (1, 0));
+            assert_eq!(remote.stats().ssds[0].in_flight, 1);
             looks += 1;
         }
         assert!(looks > 0);

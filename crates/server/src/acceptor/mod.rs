@@ -48,6 +48,7 @@ use crate::proof::{Proofs, Throttle};
 use crate::quota::{ConnectionQuota, Origin, QuotaLimits};
 use crate::replies::{Backlog, Deferred};
 use crate::slab::{Key, Slab};
+use crate::stats::beat::Beat;
 use crate::tenants::Registry;
 use crate::transport::{Connection, Events};
 use auth::hello::Collector;
@@ -94,6 +95,8 @@ pub(crate) struct Parts {
     pub(crate) reports: Sender<Report>,
     /// The keys of hosts, and the way to check them.
     pub(crate) proofs: Proofs,
+    /// The sign of life.
+    pub(crate) beat: Beat,
 }
 
 /// A connection of this thread: a handshake, or one to discovery.
@@ -236,8 +239,10 @@ impl Acceptor {
         let mut missed = MissedTime::new("acceptor".to_owned(), Clock.now());
         while !self.is_ended {
             let deadline = self.deadline();
+            self.parts.beat.wait();
             self.parts.reactor.wait(deadline)?;
             let now = Clock.now();
+            self.parts.beat.begin(now);
             if let Some(by) = missed.on_turn(deadline, now) {
                 self.extend(by);
             }

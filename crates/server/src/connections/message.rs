@@ -16,7 +16,6 @@ use crate::outbox::Batched;
 use crate::payload::Payload;
 use crate::pipeline::message::ToPipeline;
 use crate::slab::Key;
-use crate::stats::ThreadStats;
 use crate::transport::{Events, Fatal, Moving};
 use nvme::queue::Cancel;
 use nvme::spec::{Cqe, Status};
@@ -100,8 +99,6 @@ pub(crate) enum ToConnections {
         /// Its slot.
         slot: usize,
     },
-    /// Asks for a snapshot.
-    Stats(Sender<ThreadStats>),
     /// Read no more, and tell [`crate::pipeline::message::Report::Quiet`]: what came is on its way to the pipelines by then.
     Drain,
     /// All answers are here: send them, then tell [`crate::pipeline::message::Report::Drained`].

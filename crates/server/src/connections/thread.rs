@@ -24,7 +24,8 @@ use crate::outbox::Outboxes;
 use crate::payload::Payload;
 use crate::pipeline::message::{Report, ToPipeline};
 use crate::slab::Key;
-use crate::stats::ThreadStats;
+use crate::stats::ThreadBoard;
+use crate::stats::beat::Beat;
 use crate::transport::Events;
 use nvme::queue::TargetEvent;
 use reactor::{Clock, Event, Reactor};
@@ -33,7 +34,7 @@ use std::io;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Weak};
 use tracing::{debug, error};
-use units::{Instant, Nanos};
+use units::{Bytes, Instant, Nanos};
 
 /// Hosts that are remembered at least, whether they have connections or not.
 const HOSTS_MIN: usize = 64;
@@ -52,10 +53,17 @@ pub(crate) struct Parts {
     pub(crate) limits: Limits,
     /// Memory.
     pub(crate) memory: Memory,
+    /// Its numbers, for readers.
+    pub(crate) board: Arc<ThreadBoard>,
+    /// The sign of life.
+    pub(crate) beat: Beat,
 }
 
 /// Longest time that sent buffers wait for commands to travel with. It may be long, as a pipeline that needs them earlier sends `Hurry`.
 const RETURN_AFTER: Nanos = Nanos::millis(100);
+
+/// Time between two looks at the memory in use.
+const PUBLISH_INTERVAL: Nanos = Nanos::millis(50);
 
 /// Phases of the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,11 +95,15 @@ pub(crate) struct ConnectionThread {
     /// When to give back buffers that wait for commands.
     give_back_at: Option<Instant>,
     phase: Phase,
+    board: Arc<ThreadBoard>,
+    beat: Beat,
+    /// When to publish memory in use, which other threads may end.
+    publish_at: Option<Instant>,
 }
 
 impl ConnectionThread {
     pub(crate) fn new(parts: Parts) -> ConnectionThread {
-        let Parts { index, reactor, inbox, reports, limits, memory } = parts;
+        let Parts { index, reactor, inbox, reports, limits, memory, board, beat } = parts;
         ConnectionThread {
             index,
             reactor,
@@ -107,6 +119,9 @@ impl ConnectionThread {
             hurried: Vec::new(),
             give_back_at: None,
             phase: Phase::Running,
+            board,
+            beat,
+            publish_at: None,
         }
     }
 
@@ -130,14 +145,17 @@ impl ConnectionThread {
     fn take_turns(&mut self) -> io::Result<()> {
         let mut missed = MissedTime::new(format!("connections {}", self.index), Clock.now());
         while self.phase != Phase::Ended {
-            let deadlines = [self.connections.deadline(), self.give_back_at];
+            let deadlines = [self.connections.deadline(), self.give_back_at, self.publish_at];
             let deadline = deadlines.into_iter().flatten().min();
+            self.beat.wait();
             self.reactor.wait(deadline)?;
             let now = Clock.now();
+            self.beat.begin(now);
             if let Some(by) = missed.on_turn(deadline, now) {
                 self.connections.extend(by);
             }
             while let Some(event) = self.reactor.next_event() {
+                self.publish_at.get_or_insert(now + PUBLISH_INTERVAL);
                 self.on_event(now, event);
             }
             let (waiting, has_memory) = self.connections.waiting_for_memory();
@@ -160,6 +178,7 @@ impl ConnectionThread {
             if self.give_back_at.is_some() && !self.pipelines.holds_back() {
                 self.give_back_at = None;
             }
+            self.publish(now);
             if self.phase == Phase::Sending && self.connections.all_sent() {
                 self.phase = Phase::Quiet;
                 self.report(Report::Drained);
@@ -167,6 +186,16 @@ impl ConnectionThread {
         }
         debug!(thread = self.index, "a thread of connections ends");
         Ok(())
+    }
+
+    /// Publishes the numbers of this thread: memory only now and then, while something happens or any is in use.
+    fn publish(&mut self, now: Instant) {
+        self.board.connections.set(self.connections.len() as u64);
+        if self.publish_at.is_some_and(|at| at <= now) {
+            let memory = self.connections.memory();
+            self.board.memory.set(memory.get());
+            self.publish_at = (memory > Bytes::ZERO).then(|| now + PUBLISH_INTERVAL);
+        }
     }
 
     fn on_event(&mut self, now: Instant, event: Event) {
@@ -272,12 +301,6 @@ impl ConnectionThread {
                 for key in self.connections.of_pipeline(slot) {
                     self.close(key, SocketEnd::AsTold);
                 }
-            }
-            ToConnections::Stats(answer) => {
-                let stats =
-                    ThreadStats { connections: self.connections.len(), memory: self.connections.memory() };
-                // This fails only if the receiver has given up waiting.
-                let _ = answer.send(stats);
             }
             ToConnections::Drain => {
                 if self.phase == Phase::Running {

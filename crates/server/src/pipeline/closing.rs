@@ -100,6 +100,7 @@ impl Commands {
         if wire.is_gone() {
             session.read_permits.close();
         }
+        self.sessions.note_change();
         self.leave(now, key);
     }
 
@@ -109,6 +110,7 @@ impl Commands {
         let was_open = session.wire.is_open();
         session.wire = Wire::Gone { thread: session.wire.thread() };
         session.read_permits.close();
+        self.sessions.note_change();
         self.on_opening_over(now, key);
         if was_open {
             self.log_ending(now, key, &ending);

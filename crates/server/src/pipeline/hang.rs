@@ -10,7 +10,6 @@
 //! Holds: others go on while all slots of one tenant hang (`tests/bad_devices`).
 
 use super::Origin;
-use crate::histogram::Histogram;
 use crate::switch::Switch;
 use tracing::{info, warn};
 use units::{Instant, Nanos};
@@ -25,13 +24,11 @@ pub(super) struct DeviceWatch {
     /// IOs that were too long on the device when that was last looked at.
     hung: usize,
     next_check: Instant,
-    /// How late IOs were known to be over, on the device's clock.
-    late: Histogram,
 }
 
 impl DeviceWatch {
     pub(super) fn new() -> DeviceWatch {
-        DeviceWatch { hung: 0, next_check: Instant::ZERO, late: Histogram::default() }
+        DeviceWatch { hung: 0, next_check: Instant::ZERO }
     }
 
     /// Looks for IOs that are on the device for longer than `limit`, if it is time to.
@@ -59,19 +56,8 @@ impl DeviceWatch {
         (!switch.is_empty() || self.hung > 0).then_some(self.next_check)
     }
 
-    /// An IO was known to be over so late.
-    #[inline]
-    pub(super) fn note_late(&mut self, late: Nanos) {
-        self.late.record(late);
-    }
-
     /// IOs that hang.
     pub(super) fn hung(&self) -> usize {
         self.hung
-    }
-
-    /// How late IOs were known to be over, on the device's clock.
-    pub(super) fn late(&self) -> &Histogram {
-        &self.late
     }
 }

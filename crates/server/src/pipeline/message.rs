@@ -7,7 +7,6 @@ use crate::outbox::Batched;
 use crate::proof::Computed;
 use crate::quota::Charged;
 use crate::slab::Key;
-use crate::stats::SsdStats;
 use crate::switch::{Failure, Work};
 use crate::transport::Moving;
 use nvme::spec::connect::ConnectData;
@@ -16,7 +15,6 @@ use reactor::IoBuffer;
 use sched::{Credit, Priority, Share};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use units::TenantId;
 
 /// To a pipeline.
@@ -84,8 +82,6 @@ pub(crate) enum ToPipeline {
         /// Whether they are on the disk.
         is_stored: bool,
     },
-    /// Asks for a snapshot.
-    Stats(Sender<SsdStats>),
     /// Something changes.
     Change(Box<Change>),
     /// No more commands; tell [`Report::Drained`] when those that came are answered.

@@ -7,6 +7,7 @@
 //!    ├─ Wipes        blocks that are erased for their next owner                           `wipe`
 //!    ├─ Learning     the model of the SSD, on its way to the state directory               `learning`
 //!    ├─ ObjectiveWatch  what becomes of tenants' objectives of latency, in the log         `objectives`
+//!    ├─ Publishing   numbers on their way to readers                                        `publishing`
 //!    ├─ DeviceWatch  IOs that hang, or end late                                            `hang`
 //!    └─ Commands     from a command to its answer                                          `commands`
 //!        ├─ Homes       the subsystems: command ─► reply, or a checked IO                  `homes`
@@ -50,6 +51,7 @@ mod objectives;
 mod orphans;
 mod port;
 mod proofs;
+mod publishing;
 mod reads;
 mod reservations;
 mod sessions;
@@ -75,7 +77,8 @@ use crate::proof::Proofs;
 use crate::replies::{Deferred, ReplyRate};
 use crate::slab::Key;
 use crate::state::Keeper;
-use crate::stats::SsdStats;
+use crate::stats::beat::Beat;
+use crate::stats::board::Board;
 use crate::switch::Switch;
 use abort::Aborts;
 use commands::Commands;
@@ -90,6 +93,7 @@ use objectives::ObjectiveWatch;
 use orphans::Orphans;
 use port::Port;
 use proofs::SessionProofs;
+use publishing::Publishing;
 use reactor::Reactor;
 use reads::ReadMemory;
 use reservations::Storing;
@@ -135,6 +139,10 @@ pub(crate) struct Parts {
     pub(crate) load: Load,
     /// Threads that have connections and no SSD, and what each has to do.
     pub(crate) others: Vec<(Mailbox<ToConnections>, Load)>,
+    /// Its numbers, for readers.
+    pub(crate) board: Arc<Board>,
+    /// The sign of life.
+    pub(crate) beat: Beat,
 }
 
 /// The owner of an IO.
@@ -178,6 +186,8 @@ pub(crate) struct Pipeline {
     objectives: ObjectiveWatch,
     wipes: Wipes,
     watch: DeviceWatch,
+    publishing: Publishing,
+    beat: Beat,
     phase: Phase,
     turns: Turns,
     /// Kept for its memory from turn to turn.
@@ -219,6 +229,8 @@ impl Pipeline {
             objectives: ObjectiveWatch::default(),
             wipes: Wipes::new(device),
             watch: DeviceWatch::new(),
+            publishing: Publishing::new(parts.board),
+            beat: parts.beat,
             phase: Phase::Running,
             turns: Turns::default(),
             ended: Vec::new(),
@@ -230,36 +242,13 @@ impl Pipeline {
             self.commands.switch.forget(now, announcement.id);
         }
         let (id, share) = (announcement.id, announcement.share);
-        self.tenants.announce(announcement, &self.limits);
+        self.tenants.announce(announcement, &self.limits, &self.publishing.board);
         self.promise(now, id, share);
     }
 
     fn report(&self, report: Report) {
         if self.reports.send(report).is_err() {
             debug!(device = %self.name, ?report, "nobody waits for this report");
-        }
-    }
-
-    fn stats(&mut self, now: Instant) -> SsdStats {
-        let Commands { switch, sessions, wires, reads, .. } = &mut self.commands;
-        let policy = switch.policy();
-        let at = switch.clock().to_device(now);
-        let backlog = switch.backlog();
-        SsdStats {
-            device: self.name.to_string(),
-            at,
-            view: policy.ssd_view(at),
-            busy: switch.busy(now),
-            queued: backlog.queued,
-            in_flight: backlog.in_flight,
-            hung: self.watch.hung(),
-            late: self.watch.late().clone(),
-            extra_reads: switch.extra_reads(),
-            turns: self.turns.stats(),
-            auxiliary: switch.auxiliary(),
-            connections: sessions.iter().filter(|session| !session.wire.is_gone()).count(),
-            tenants: self.tenants.stats(policy),
-            memory: wires.here.memory() + reads.lent(),
         }
     }
 }

@@ -183,6 +183,8 @@ pub(super) struct Sessions {
     lane_links: Links,
     /// The lists of reads that wait for memory, by session.
     waiting_links: Links,
+    /// Whether a connection has come or gone since statistics were published.
+    has_changed: bool,
 }
 
 impl Sessions {
@@ -193,6 +195,7 @@ impl Sessions {
             started: 0,
             lane_links: Links::default(),
             waiting_links: Links::default(),
+            has_changed: false,
         }
     }
 
@@ -207,7 +210,19 @@ impl Sessions {
     }
 
     pub(super) fn insert(&mut self, session: Session) -> Key {
+        self.has_changed = true;
         self.table.insert(session)
+    }
+
+    /// A connection has come or gone.
+    pub(super) fn note_change(&mut self) {
+        self.has_changed = true;
+    }
+
+    /// Whether any has come or gone since this was asked last.
+    #[inline]
+    pub(super) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
     }
 
     /// All of them.

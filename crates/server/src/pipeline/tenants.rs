@@ -1,4 +1,4 @@
-//! The tenants of this thread: limits for their memory, and counters.
+//! The tenants of this thread: limits for their memory, and the records of their IOs.
 //!
 //! Elsewhere: `crate::tenants` maps hosts to tenants, the rules for memory are `account`.
 
@@ -7,7 +7,7 @@ use super::message::Announcement;
 use crate::account::{Accounts, ConnectionAccount, HostAccount};
 use crate::config::Limits;
 use crate::memory::Memory;
-use crate::stats::{Counters, TenantStats};
+use crate::stats::board::{Board, Record};
 use crate::switch::{Failure, IoSlot};
 use sched::Policy;
 use std::collections::HashSet;
@@ -16,8 +16,7 @@ use std::sync::Arc;
 use units::{Bytes, Instant, TenantId};
 
 struct Tenant {
-    host: Arc<str>,
-    counters: Counters,
+    record: Arc<Record>,
     /// The account of all its connections on this thread.
     account: Arc<HostAccount>,
 }
@@ -38,18 +37,21 @@ impl Tenants {
     }
 
     /// A tenant may have connections from now on.
-    pub(super) fn announce(&mut self, announcement: Announcement, limits: &Limits) {
+    pub(super) fn announce(&mut self, announcement: Announcement, limits: &Limits, board: &Board) {
         let Announcement { id, host, .. } = announcement;
         if self.known.len() <= id.index() {
             self.known.resize_with(id.index() + 1, || None);
         }
         let account = HostAccount::new(self.memory.of_host(limits));
-        self.known[id.index()] = Some(Tenant { host, counters: Counters::default(), account });
+        let tenant = Tenant { record: board.enter(host), account };
+        if let Some(former) = self.known[id.index()].replace(tenant) {
+            board.retire(&former.record);
+        }
     }
 
     /// The NQN of a tenant's host; empty for an unknown tenant.
     pub(super) fn host(&self, tenant: TenantId) -> &str {
-        self.known.get(tenant.index()).and_then(Option::as_ref).map_or("", |tenant| &*tenant.host)
+        self.known.get(tenant.index()).and_then(Option::as_ref).map_or("", |tenant| &*tenant.record.host)
     }
 
     /// The account of a new connection, with `limit`.
@@ -80,23 +82,34 @@ impl Tenants {
     }
 
     /// Counts an IO of the switch that has ended, for statistics.
-    pub(super) fn count(&mut self, now: Instant, slot: &IoSlot<Origin>) {
-        let Some(Some(tenant)) = self.known.get_mut(slot.tenant().index()) else { return };
+    pub(super) fn count(&self, now: Instant, slot: &IoSlot<Origin>, board: &Board) {
+        let Some(Some(tenant)) = self.known.get(slot.tenant().index()) else { return };
         if slot.was_served() {
             let (kind, length) = slot.charged();
-            tenant.counters.record(kind, length, slot.latency(), slot.total(now));
+            board.count(&tenant.record, kind, length, slot.latency(), slot.total(now));
         } else if slot.result().as_ref().is_err_and(Failure::is_of_device) {
-            tenant.counters.errors += 1;
+            tenant.record.count_error();
         }
     }
 
-    /// Counters of all tenants, with their state in the scheduler.
-    pub(super) fn stats(&self, policy: &dyn Policy) -> Vec<TenantStats> {
-        let known = self.known.iter().enumerate().filter_map(|(index, tenant)| {
-            let tenant = tenant.as_ref()?;
-            let view = policy.tenant_view(TenantId(index as u32));
-            Some(TenantStats { host: tenant.host.to_string(), view, counters: tenant.counters.clone() })
-        });
-        known.collect()
+    /// The numbers that tenants have had here.
+    pub(super) fn numbers(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Publishes the state in the scheduler of `count` tenants from `first` on, and from the beginning after the last. Returns where to go on.
+    pub(super) fn publish(
+        &self,
+        board: &Board,
+        policy: &dyn Policy,
+        (first, count): (usize, usize),
+    ) -> usize {
+        let numbers = self.known.len().max(1);
+        for index in (0..count).map(|step| (first + step) % numbers) {
+            if let Some(Some(tenant)) = self.known.get(index) {
+                board.publish_tenant(&tenant.record, policy.tenant_view(TenantId(index as u32)));
+            }
+        }
+        (first + count) % numbers
     }
 }

@@ -7,12 +7,13 @@ use super::message::{Announcement, RemoteIo};
 use super::sessions::Session;
 use super::*;
 use crate::config::{Config, DEFAULT_LISTEN, DeviceKind};
-use crate::device::{Device, DeviceDone, DeviceIo, NullDevice};
+use crate::device::{Device, DeviceClock, DeviceDone, DeviceIo, NullDevice};
 use crate::mailbox::Mailbox;
 use crate::payload::Payload;
 use crate::proof::{Computing, KeyRing, Refusals};
 use crate::quota::Charged;
 use crate::slab::steps;
+use crate::stats::TenantDetail;
 use crate::switch::{ByteRange, IoSlot, Work};
 use nvme::spec::Cqe;
 use nvme::subsystem::{IoCommand, IoOp, PriorityClass};
@@ -28,6 +29,7 @@ fn pipeline(policy: Box<dyn Policy>) -> Pipeline {
     let reactor = Reactor::new(Backend::Epoll).expect("a reactor");
     let (mailbox, inbox) = Mailbox::new(reactor.waker());
     let device: Box<dyn Device> = Box::new(NullDevice::default());
+    let (beat, pulse) = Beat::new();
     let parts = Parts {
         index: 0,
         name: "null".to_owned(),
@@ -44,6 +46,8 @@ fn pipeline(policy: Box<dyn Policy>) -> Pipeline {
         others: Vec::new(),
         proofs: proofs(),
         mailbox,
+        board: Arc::new(Board::new("null".to_owned(), DeviceClock::REAL, TenantDetail::Total, pulse)),
+        beat,
     };
     let mut pipeline = Pipeline::new(parts);
     let announcement =

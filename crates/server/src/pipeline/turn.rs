@@ -66,14 +66,21 @@ impl Pipeline {
         let mut missed = MissedTime::new(self.name.to_string(), Clock.now());
         while self.phase != Phase::Ended {
             let deadline = self.deadline();
+            self.beat.wait();
             self.reactor.wait(deadline)?;
             let mut now = Clock.now();
+            self.beat.begin(now);
+            let mut has_happened = self.commands.switch.has_work(now);
             if let Some(by) = missed.on_turn(deadline, now) {
                 self.commands.wires.here.extend(by);
                 self.commands.homes.extend(by);
             }
             while let Some(event) = self.reactor.next_event() {
+                has_happened = true;
                 self.on_event(now, event);
+            }
+            if has_happened {
+                self.publishing.note(&self.tenants);
             }
             self.learning.look(now, self.commands.switch.policy());
             self.objectives.look(now, &self.name, &self.commands.switch, |tenant| self.tenants.host(tenant));
@@ -82,6 +89,8 @@ impl Pipeline {
             self.check_stalls(now);
             self.tell_untold(now);
             self.commands.note_shortage(now);
+            let (hung, turns) = (self.watch.hung(), self.turns.stats());
+            self.publishing.publish(now, hung, turns, &mut self.commands, &self.tenants);
             self.flush(now);
             self.check_drained();
         }
@@ -128,6 +137,7 @@ impl Pipeline {
             .chain(self.watch.deadline(&commands.switch))
             .chain(commands.log_throttle.deadline())
             .chain(commands.deferred.deadline())
+            .chain(self.publishing.deadline())
             .min()
     }
 
@@ -201,8 +211,6 @@ impl Pipeline {
             ToPipeline::Stored { subsystem, nsid, ticket, is_stored } => {
                 self.storing.on_stored(commands.homes.get_mut(subsystem), nsid, ticket, is_stored);
             }
-            // This fails only if the receiver has given up waiting.
-            ToPipeline::Stats(answer) => drop(answer.send(self.stats(now))),
             ToPipeline::Change(change) => self.on_change(now, *change),
             ToPipeline::Drain => {
                 if self.phase == Phase::Running {
@@ -229,9 +237,9 @@ impl Pipeline {
             let slot = self.commands.switch.ios.get(io);
             let slot = slot.expect("what is over has its slot until it is answered");
             if slot.was_served() {
-                self.watch.note_late(slot.late());
+                self.publishing.board.late.record(slot.late());
             }
-            self.tenants.count(now, slot);
+            self.tenants.count(now, slot, &self.publishing.board);
             match slot.owner {
                 Origin::Local(_) => self.commands.answer(now, io),
                 _ => self.on_other_done(now, io),

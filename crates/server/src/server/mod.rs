@@ -37,7 +37,8 @@ use crate::pipeline::message::{Report, ToAcceptor, ToPipeline};
 use crate::policy::policy;
 use crate::proof::{Computing, KeyRing, Proofs, Refusals};
 use crate::state::StateThread;
-use crate::stats::Stats;
+use crate::stats::beat::{Beat, Pulse};
+use crate::stats::{Stats, TenantDetail};
 use provisioning::{Provisioning, in_order, start_others};
 use reload::Unfinished;
 use sched::Scheduler;
@@ -84,6 +85,14 @@ impl Server {
     /// # Errors
     /// The error names the problem and its remedy. Nothing is left running.
     pub fn start(config: Config) -> Result<ServerHandle, StartError> {
+        Server::start_with(config, TenantDetail::default())
+    }
+
+    /// Starts a target that keeps more for each tenant.
+    ///
+    /// # Errors
+    /// See [`Server::start`].
+    pub fn start_with(config: Config, detail: TenantDetail) -> Result<ServerHandle, StartError> {
         config.judge().map_err(StartError::Config)?;
         config.warnings().iter().for_each(|warning| warn!("{warning}"));
         provide_descriptors(&config);
@@ -104,7 +113,8 @@ impl Server {
         let (computing, thread) = Computing::start().map_err(StartError::Thread)?;
         let proofs = Proofs { keys: Arc::new(keys), computing, refusals: Refusals::default() };
         let acceptor = start_acceptor(&config, proofs.clone())?;
-        let topology = Topology::new(acceptor, start_others(&config)?, state, survey, (proofs, thread));
+        let others = start_others(&config)?;
+        let topology = Topology::new(acceptor, detail, others, state, survey, (proofs, thread));
         // On an error the handle is dropped. That ends the threads that run already.
         let remote = Remote::new(&topology);
         let mut handle = ServerHandle {
@@ -144,26 +154,34 @@ fn provide_descriptors(config: &Config) {
     }
 }
 
-fn start_acceptor(config: &Config, proofs: Proofs) -> Result<Thread<ToAcceptor>, StartError> {
+fn start_acceptor(config: &Config, proofs: Proofs) -> Result<(Thread<ToAcceptor>, Pulse), StartError> {
     let discovery = assemble::discovery(&config.limits)
         .map_err(|error| StartError::Subsystem { nqn: "discovery".to_owned(), error })?;
     let (transport, limits) = (assemble::transport_limits(config), config.limits.clone());
-    Thread::start(
+    let (beat, pulse) = Beat::new();
+    let thread = Thread::start(
         config.backend,
         Nanos::ZERO,
         "acceptor".to_owned(),
         |_| Ok(()),
         move |parts, ()| {
             let ThreadParts { reactor, mailbox, inbox, reports } = parts;
-            let parts =
-                acceptor::Parts { reactor, discovery, limits, transport, mailbox, inbox, reports, proofs };
+            let parts = acceptor::Parts {
+                reactor,
+                discovery,
+                limits,
+                transport,
+                mailbox,
+                inbox,
+                reports,
+                proofs,
+                beat,
+            };
             Acceptor::new(parts).run()
         },
-    )
+    )?;
+    Ok((thread, pulse))
 }
-
-/// The time for answers to [`ServerHandle::stats`].
-const STATS_GRACE: Duration = Duration::from_secs(10);
 
 /// The time for the last flush when the time for answers is used up.
 const FLUSH_GRACE: Duration = Duration::from_secs(5);
@@ -207,7 +225,7 @@ impl ServerHandle {
 
     /// Statistics of all SSDs and threads.
     pub fn stats(&self) -> Stats {
-        self.remote.stats(STATS_GRACE)
+        self.remote.stats()
     }
 
     /// Operations on the target from other threads while this handle is busy.

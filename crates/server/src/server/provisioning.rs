@@ -30,6 +30,9 @@ use crate::policy::policy;
 use crate::proof::{KeyRing, Proofs};
 use crate::retry::retry_while_in_use;
 use crate::state::Keeper;
+use crate::stats::ThreadBoard;
+use crate::stats::beat::Beat;
+use crate::stats::board::Board;
 use crate::switch::Switch;
 use nvme::subsystem::{DiscoveryRecord, HostAccess, NamespaceInfo};
 use reactor::Clock;
@@ -37,8 +40,8 @@ use sched::Policy;
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
 use tracing::{error, info, warn};
 
 /// Everything that is new, prepared for `commit`.
@@ -189,14 +192,14 @@ impl Provisioning {
             let facts = open.facts.clone();
             facts.held.iter().for_each(|held| topology.survey.watch_held(Arc::downgrade(held)));
             let keeper = topology.keeper().cloned();
-            let thread = start_pipeline(
+            let (thread, board) = start_pipeline(
                 new,
                 config,
                 (slot, open, policy),
                 (topology, keeper),
                 (memory.0, &provisioning.keys),
             )?;
-            provisioning.ssds.push((slot, Ssd { name: config.name.clone(), facts, thread }));
+            provisioning.ssds.push((slot, Ssd { name: config.name.clone(), facts, thread, board }));
         }
         Ok(provisioning)
     }
@@ -427,36 +430,50 @@ fn start_pipeline(
     (index, open, policy): (usize, OpenDevice, Box<dyn Policy>),
     (topology, keeper): (&Topology, Option<Keeper>),
     (memory, keys): (Memory, &Arc<KeyRing>),
-) -> Result<Thread<ToPipeline>, StartError> {
+) -> Result<(Thread<ToPipeline>, Arc<Board>), StartError> {
     let (name, lasting_name) = (device.name.clone(), lasting_name(&device.kind));
     let (limits, held) = (config.limits.clone(), open.facts.held.first().cloned());
-    let start = move |reactor: &mut reactor::Reactor| open.start(Clock.now(), reactor);
+    let (beat, pulse) = Beat::new();
+    // The clock of a device is known when the device is started, and that is done by its thread.
+    let board = Arc::new(OnceLock::new());
+    let (shown, shown_as, detail) = (Arc::clone(&board), device.name.clone(), topology.detail);
+    let start = move |reactor: &mut reactor::Reactor| {
+        let device = open.start(Clock.now(), reactor)?;
+        let board = Arc::new(Board::new(shown_as, device.clock(), detail, pulse));
+        let board = Arc::clone(shown.get_or_init(|| board));
+        Ok((device, board))
+    };
     let others: Vec<_> =
         topology.others.iter().map(|other| (other.thread.mailbox.clone(), other.load.clone())).collect();
     let proofs = Proofs { keys: Arc::clone(keys), ..topology.proofs.clone() };
     let spin = busy_polling::time(config.spin, config.devices.len() + others.len());
-    Thread::start(config.backend, spin, format!("ssd {name}"), start, move |parts, device| {
-        let ThreadParts { reactor, mailbox, inbox, reports } = parts;
-        let (switch, load) = (Switch::new(policy, device), Load::default());
-        let parts = pipeline::Parts {
-            index,
-            name,
-            reactor,
-            switch,
-            inbox,
-            reports,
-            keeper,
-            lasting_name,
-            held,
-            memory,
-            limits,
-            proofs,
-            mailbox,
-            load,
-            others,
-        };
-        Pipeline::new(parts).run()
-    })
+    let thread =
+        Thread::start(config.backend, spin, format!("ssd {name}"), start, move |parts, (device, board)| {
+            let ThreadParts { reactor, mailbox, inbox, reports } = parts;
+            let (switch, load) = (Switch::new(policy, device), Load::default());
+            let parts = pipeline::Parts {
+                index,
+                name,
+                reactor,
+                switch,
+                inbox,
+                reports,
+                keeper,
+                lasting_name,
+                held,
+                memory,
+                limits,
+                proofs,
+                mailbox,
+                load,
+                others,
+                board,
+                beat,
+            };
+            Pipeline::new(parts).run()
+        })?;
+    let board = board.get().expect("it was made before the thread was started");
+    Ok((thread, Arc::clone(board)))
 }
 
 /// Starts the threads with connections and no SSD.
@@ -466,12 +483,15 @@ pub(super) fn start_others(config: &Config) -> Result<Vec<Other>, StartError> {
     let spin = busy_polling::time(config.spin, devices + count);
     let start = |index| {
         let limits = config.limits.clone();
+        let ((beat, pulse), board) = (Beat::new(), Arc::new(ThreadBoard::default()));
+        let shown = Arc::clone(&board);
         let run = move |parts: ThreadParts<ToConnections>, ()| {
             let ThreadParts { reactor, inbox, reports, .. } = parts;
-            ConnectionThread::new(thread::Parts { index, reactor, inbox, reports, limits, memory }).run()
+            let parts = thread::Parts { index, reactor, inbox, reports, limits, memory, board: shown, beat };
+            ConnectionThread::new(parts).run()
         };
         let thread = Thread::start(config.backend, spin, format!("connections {index}"), |_| Ok(()), run)?;
-        Ok(Other { thread, load: Load::default() })
+        Ok(Other { thread, load: Load::default(), board, pulse })
     };
     let mut others = Vec::new();
     for index in 0..count {

@@ -15,8 +15,12 @@ use crate::pipeline::change::Change;
 use crate::pipeline::message::{ToAcceptor, ToPipeline};
 use crate::proof::{ComputingThread, Proofs};
 use crate::state::{Keeper, StateError, StateThread};
+use crate::stats::beat::Pulse;
+use crate::stats::board::Board;
+use crate::stats::{TenantDetail, ThreadBoard};
 use nvme::subsystem::SavedReservations;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use tracing::warn;
@@ -28,6 +32,10 @@ const CHANGE_GRACE: Duration = Duration::from_secs(10);
 /// Everything that runs.
 pub(super) struct Topology {
     pub(super) acceptor: Thread<ToAcceptor>,
+    /// Whether the acceptor goes on.
+    pub(super) acceptor_pulse: Pulse,
+    /// The histograms that are kept for each tenant.
+    pub(super) detail: TenantDetail,
     /// Threads with connections and no SSD. Their number does not change while the target runs.
     pub(super) others: Vec<Other>,
     /// Stores reservations, if there is a state directory.
@@ -51,12 +59,15 @@ pub(super) struct Ssd {
     pub(super) name: String,
     pub(super) facts: Facts,
     pub(super) thread: Thread<ToPipeline>,
+    pub(super) board: Arc<Board>,
 }
 
 /// A thread with connections and no SSD.
 pub(super) struct Other {
     pub(super) thread: Thread<ToConnections>,
     pub(super) load: Load,
+    pub(super) board: Arc<ThreadBoard>,
+    pub(super) pulse: Pulse,
 }
 
 /// A subsystem that is served.
@@ -78,7 +89,8 @@ pub(super) struct Listening {
 impl Topology {
     /// The acceptor, and threads for connections.
     pub(super) fn new(
-        acceptor: Thread<ToAcceptor>,
+        (acceptor, acceptor_pulse): (Thread<ToAcceptor>, Pulse),
+        detail: TenantDetail,
         others: Vec<Other>,
         state: Option<StateThread>,
         survey: Survey,
@@ -86,6 +98,8 @@ impl Topology {
     ) -> Topology {
         Topology {
             acceptor,
+            acceptor_pulse,
+            detail,
             others,
             state,
             survey,

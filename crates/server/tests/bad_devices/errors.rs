@@ -235,7 +235,7 @@ fn a_delay_lasts_as_configured_and_affects_only_its_io() {
         let outcome = submit(&host, 1, Operation::Read, 4, 1, 0).wait();
         assert_eq!(status(&outcome), Status::SUCCESS);
         assert!(outcome.service_time >= units::Nanos::millis(5), "{}", outcome.service_time);
-        let reads = bad(&server).tenants.remove(0).counters.reads;
+        let reads = bad(&server).all.reads;
         let longest = reads.device_latency.quantile(1000).expect("one was counted");
         assert!(longest >= delay, "the scheduler sees {longest}");
         assert!(is_at_rest(&server));

@@ -6,8 +6,9 @@
 
 use super::plan::host_of;
 use loadgen::{Direction, Interval};
+use measures::Histogram;
 use sched::{BusyPeriod, SsdView};
-use server::{Counters, Histogram, ServerHandle, SsdStats, TenantStats, Transferred};
+use server::{Counters, ServerHandle, SsdStats, TenantStats, Transferred};
 use std::collections::HashMap;
 use units::Nanos;
 

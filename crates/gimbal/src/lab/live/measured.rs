@@ -74,7 +74,7 @@ fn direction(
 
 /// Quantiles of the time on the device, `None` if the last snapshot came before the first IO.
 fn on_the_device(books: &[Counters], way: Direction) -> Quantiles {
-    let mut all = server::Histogram::default();
+    let mut all = measures::Histogram::default();
     books.iter().for_each(|counters| all.add(&transferred(counters, way).device_latency));
     let nanos = |nanos: Option<Nanos>| nanos.map_or(f64::NAN, |nanos| nanos.0 as f64);
     Quantiles::new(nanos(all.mean()), |quantile| nanos(all.quantile((quantile * 1000.0) as u32)))

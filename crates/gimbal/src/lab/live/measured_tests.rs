@@ -89,7 +89,7 @@ fn figures_are_in_the_ssds_time_and_on_the_simulators_grid() {
     let results = results(vec![result(IOS), result(IOS), result(0)]);
     let device = Some(Nanos::micros(70));
     let added = Added { device: vec![[device, None], [device, None], [None, None]], view: None, busy: None };
-    let whole = Whole { tenants: vec![Counters::default(); 3], late: server::Histogram::default() };
+    let whole = Whole { tenants: vec![Counters::default(); 3], late: measures::Histogram::default() };
     let measured = measured(&world(), &[2, 1], &results, (&vec![added; 6], &whole), slow);
     let [readers, idle] = &measured.groups[..] else { panic!("two groups") };
     assert_eq!(readers.bandwidths, [40_960_000.0; 2], "4,096,000 bytes in 100 ms");
@@ -119,7 +119,7 @@ fn what_the_scheduler_shows_stands_at_its_moment_of_the_ssds_time() {
         view: sched::Policy::ssd_view(&policy, Instant::ZERO),
         busy: None,
     };
-    let whole = Whole { tenants: vec![Counters::default(); 3], late: server::Histogram::default() };
+    let whole = Whole { tenants: vec![Counters::default(); 3], late: measures::Histogram::default() };
     let measured = measured(&world(), &[2, 1], &results, (&vec![added; 6], &whole), slow);
     let moments: Vec<u64> = measured.views.iter().map(|(at, _)| at.0 / 1000).collect();
     assert_eq!(moments, [10_150, 30_000, 50_050, 70_000, 90_000, 110_000]);

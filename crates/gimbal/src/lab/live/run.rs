@@ -39,7 +39,7 @@ pub(super) fn run(
     if let (Some(file), DeviceKind::Emulated(ssd)) = (&profile, &mut config.devices[0].kind) {
         ssd.profile = file.path.display().to_string();
     }
-    let switch = Loopback::start(config)?;
+    let switch = Loopback::start_with(config, server::TenantDetail::Device)?;
     let processors = Processors::watch();
     let mut watch =
         Watch { looks: Looks::new(switch.server(), jobs.len()), ramp: options.ramp, progress, interrupt };

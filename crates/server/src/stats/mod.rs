@@ -1,39 +1,46 @@
 //! Statistics of a running target: plain values, copied out.
+//!
+//! Elsewhere: `board` has the numbers of one SSD while its thread writes them, `beat` says whether a thread goes on.
 
-use crate::histogram::Histogram;
+pub(crate) mod beat;
+pub(crate) mod board;
+
+pub use board::TenantDetail;
+
 use crate::proof::RefusalCounts;
-use sched::{BusyPeriod, IoKind, SsdView, TenantView};
+use measures::{Gauge, Histogram};
+use sched::{BusyPeriod, SsdView, TenantView};
 use units::{Bytes, Instant, Nanos};
 
-/// All statistics. Those of one SSD are of one moment.
+/// All statistics. They are read while IOs go on, so two numbers may be of different moments, some microseconds apart.
 #[derive(Clone, Debug)]
 pub struct Stats {
     /// In the order of the configuration.
     pub ssds: Vec<SsdStats>,
-    /// SSDs whose threads did not reply in time: a device hangs in the kernel.
-    pub silent: Vec<SilentSsd>,
     /// Threads that carry connections and have no SSD.
     pub threads: Vec<ThreadStats>,
+    /// The thread that hosts reach first.
+    pub acceptor: AcceptorStats,
     /// Hosts that did not prove who they are, by reason.
     pub refusals: RefusalCounts,
-}
-
-/// An SSD whose thread did not reply.
-#[derive(Clone, Debug)]
-pub struct SilentSsd {
-    /// The device's name.
-    pub device: String,
-    /// Its last statistics; `None` if none were asked for since the target started or was reloaded.
-    pub last: Option<SsdStats>,
 }
 
 /// A thread that carries connections and has no SSD.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadStats {
+    /// The time that its present turn has taken so far; see [`SsdStats::turn`].
+    pub turn: Nanos,
     /// Its connections. They also count as connections of their SSDs.
     pub connections: usize,
     /// Memory in use for data that arrives by its connections.
     pub memory: Bytes,
+}
+
+/// The thread that accepts connections, and has them until their hosts have said what they want.
+#[derive(Clone, Copy, Debug)]
+pub struct AcceptorStats {
+    /// The time that its present turn has taken so far; see [`SsdStats::turn`].
+    pub turn: Nanos,
 }
 
 /// One SSD.
@@ -43,7 +50,13 @@ pub struct SsdStats {
     pub device: String,
     /// The moment, on the device's clock (an emulated SSD can run slower or faster than real time).
     pub at: Instant,
-    /// The measurements of its scheduler; `None` if it measures nothing.
+    /// The time that the present turn of its thread has taken so far, on the machine's clock; zero if the thread waits for something to do.
+    /// A turn takes less than a millisecond; if this grows to seconds, the device hangs in a system call.
+    pub turn: Nanos,
+    /// Whether nothing has happened since the state was published: then all numbers are final.
+    pub is_current: bool,
+    /// The measurements of its scheduler; `None` if it measures nothing. This, the other fields that are no counts of IOs, and the tenants' views are at
+    /// most 100 ms old, with more than 64 tenants up to a second.
     pub view: Option<SsdView>,
     /// The SSD is slow now, whatever its scheduler; `None` if it is as usual. On the device's clock.
     pub busy: Option<BusyPeriod>,
@@ -66,7 +79,9 @@ pub struct SsdStats {
     pub turns: TurnStats,
     /// Its auxiliary store; `None` if it has none.
     pub auxiliary: Option<AuxiliaryStats>,
-    /// All tenants that have used it, in no particular order.
+    /// The IOs of all tenants there ever were.
+    pub all: Counters,
+    /// All tenants that have connected since the target started, but for those whose place was needed for another one, in no particular order.
     pub tenants: Vec<TenantStats>,
 }
 
@@ -134,26 +149,42 @@ pub struct Transferred {
     pub ios: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Time on the device, on the device's clock.
+    /// Time on the device, on the device's clock. By tenant it is empty unless [`TenantDetail::Device`] is asked for.
     pub device_latency: Histogram,
     /// Time in the switch and on the device, on the machine's clock.
     pub total_latency: Histogram,
 }
 
 impl Counters {
-    /// Counts a completed IO.
-    pub(crate) fn record(&mut self, kind: IoKind, length: Bytes, device: Nanos, total: Nanos) {
-        let transferred = match kind {
-            IoKind::Read => &mut self.reads,
-            IoKind::Write => &mut self.writes,
-            IoKind::Management => {
-                self.others += 1;
-                return;
-            }
-        };
-        transferred.ios += 1;
-        transferred.bytes += length.get();
-        transferred.device_latency.record(device);
-        transferred.total_latency.record(total);
+    /// Adds the IOs of another tenant.
+    pub fn add(&mut self, other: &Counters) {
+        self.reads.add(&other.reads);
+        self.writes.add(&other.writes);
+        self.others += other.others;
+        self.errors += other.errors;
+    }
+}
+
+impl Transferred {
+    fn add(&mut self, other: &Transferred) {
+        self.ios += other.ios;
+        self.bytes += other.bytes;
+        self.device_latency.add(&other.device_latency);
+        self.total_latency.add(&other.total_latency);
+    }
+}
+
+/// The numbers of a thread that carries connections and has no SSD, while it runs.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadBoard {
+    pub(crate) connections: Gauge,
+    pub(crate) memory: Gauge,
+}
+
+impl ThreadBoard {
+    /// A copy; `turn` is the time that the present turn has taken so far.
+    pub(crate) fn stats(&self, turn: Nanos) -> ThreadStats {
+        let (connections, memory) = (self.connections.get() as usize, Bytes(self.memory.get()));
+        ThreadStats { turn, connections, memory }
     }
 }
