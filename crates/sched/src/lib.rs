@@ -78,7 +78,8 @@ pub use registry::{Factory, Facts, Missing, Needs, Scheduler, Setup, SpdkQosConf
 pub use spdk_qos::SpdkQos;
 pub use station::{Action, Reading, Station, Turn};
 pub use view::{
-    Congestion, MonitorView, ObjectiveState, ObjectiveView, PacingView, SsdView, TenantView, TimeInFlightView,
+    Congestion, MonitorView, ObjectiveState, ObjectiveView, PacingView, SsdView, TenantView,
+    TimeInFlightView, Wait,
 };
 
 /// Random cases for a property.

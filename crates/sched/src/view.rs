@@ -84,8 +84,21 @@ pub struct TenantView {
     /// Lag of the least-served tenant with backlog behind this one, in weighted bytes / weight. Always zero where the lag is
     /// not bounded.
     pub service_lag: Bytes,
+    /// Why the next of its IOs has not been submitted yet; `None` if none waits.
+    pub waits_for: Option<Wait>,
     /// State of its objective; `None` without one, or if the scheduler keeps no such records.
     pub objective: Option<ObjectiveView>,
+}
+
+/// The reason why a tenant's next IO waits in the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// A limit of the tenant's own forbids it.
+    Limit,
+    /// Others have their turns, or the tenant has its share of the SSD in flight.
+    Share,
+    /// The SSD has as much as it can take, and no other tenant uses it.
+    Device,
 }
 
 /// State of a tenant's objective.

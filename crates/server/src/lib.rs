@@ -65,5 +65,5 @@ pub use server::{
 pub use state::{StateError, prepare_state_directory};
 pub use stats::{
     AcceptorStats, AuxiliaryStats, Counters, ExtraReadStats, SsdStats, Stats, TenantDetail, TenantStats,
-    ThreadStats, Transferred, TurnStats,
+    ThreadStats, Transferred, TurnStats, Waits,
 };

@@ -62,7 +62,7 @@ fn writes_beyond_the_memory_wait_their_turn() {
                 scope.spawn(|| write_large_and_small(&mut Client::connect(address)));
             }
         });
-        assert_eq!(server.stats().ssds[0].memory, Bytes::ZERO);
+        assert_eq!(settled(&server).ssds[0].memory, Bytes::ZERO);
     }
 }
 

@@ -69,7 +69,7 @@ fn a_host_that_asked_is_told_that_the_ssd_is_slow() {
     let busy = dword.and_then(Busy::from_dword).expect("four times slower");
     assert!(busy.reads.in_quarters() > 6 && !busy.writes.is_slow(), "{busy:?}");
     assert_eq!(busy.rest, None, "it is the first");
-    let stats = server.stats().ssds.remove(0);
+    let stats = settled(&server).ssds.remove(0);
     let shown = stats.busy.expect("it lasts");
     assert!(shown.since <= stats.at && shown.reads.is_slow(), "{shown:?}");
     assert_eq!(read_one(&mut plain).result(), 0, "nobody else is told");

@@ -386,7 +386,7 @@ fn a_new_limit_applies_to_a_connected_host() {
         (Subject::Tenant, HOST.to_owned()),
     ];
     assert_eq!(changes, expected);
-    assert!(server.stats().ssds[0].view.is_none(), "a scheduler that measures nothing is in charge");
+    assert!(settled(&server).ssds[0].view.is_none(), "a scheduler that measures nothing is in charge");
     read_all();
 }
 

@@ -37,7 +37,7 @@ mod tenant;
 pub(crate) use lists::Place;
 pub(crate) use tenant::ios;
 
-use crate::{Backlog, Credit, Io, IoKind, Mark, Priority, Share, TenantView, Ticket};
+use crate::{Backlog, Credit, Io, IoKind, Mark, Priority, Share, TenantView, Ticket, Wait};
 use alloc::vec::Vec;
 use core::fmt::Debug;
 use lists::Lists;
@@ -532,8 +532,19 @@ impl<R: Rules> Drr<R> {
             slots_allotted,
             credit: self.credit(id),
             service_lag: self.rules.service_lag(id),
+            waits_for: self.waits_for(id, tenant),
             objective: None,
         })
+    }
+
+    fn waits_for(&self, id: TenantId, tenant: &Tenant<R::Held>) -> Option<Wait> {
+        let others = self.active.tenants - usize::from(tenant.counted);
+        match self.lists.place(id) {
+            Place::Idle => None,
+            Place::Limited => Some(Wait::Limit),
+            Place::Active | Place::Deferred | Place::Ahead if others > 0 => Some(Wait::Share),
+            Place::Active | Place::Deferred | Place::Ahead => Some(Wait::Device),
+        }
     }
 
     #[inline]

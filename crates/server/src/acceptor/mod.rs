@@ -48,6 +48,7 @@ use crate::proof::{Proofs, Throttle};
 use crate::quota::{ConnectionQuota, Origin, QuotaLimits};
 use crate::replies::{Backlog, Deferred};
 use crate::slab::{Key, Slab};
+use crate::stats::AcceptorBoard;
 use crate::stats::beat::Beat;
 use crate::tenants::Registry;
 use crate::transport::{Connection, Events};
@@ -63,6 +64,7 @@ use securing::Identity;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::{debug, info, warn};
 use units::{Bytes, Instant, Nanos};
@@ -95,6 +97,8 @@ pub(crate) struct Parts {
     pub(crate) reports: Sender<Report>,
     /// The keys of hosts, and the way to check them.
     pub(crate) proofs: Proofs,
+    /// Its numbers, for readers.
+    pub(crate) board: Arc<AcceptorBoard>,
     /// The sign of life.
     pub(crate) beat: Beat,
 }
@@ -252,6 +256,8 @@ impl Acceptor {
             self.run_discovery(now);
             self.serve_deferred(now);
             self.check_time(now);
+            self.parts.board.connections.set(u64::from(self.quota.held()));
+            self.parts.board.handshakes.set(self.handshakes.len() as u64);
         }
         debug!("the acceptor ends");
         Ok(())
@@ -352,6 +358,7 @@ impl Acceptor {
     }
 
     fn on_accepted(&mut self, now: Instant, socket: TcpStream, peer: SocketAddr) {
+        self.parts.board.accepted.add(1);
         if std::mem::take(&mut self.accept_fails) {
             info!("connections are accepted again");
         }

@@ -21,6 +21,9 @@ const IDLE_INTERVAL: Nanos = Nanos::millis(100);
 /// looked at once or twice a second.
 const TENANTS_MAX: usize = 64;
 
+/// Tenants whose reads wait for memory that are told apart in one look.
+const STARVED_MAX: usize = 64;
+
 /// See the module.
 pub(super) struct Publishing {
     pub(super) board: Arc<Board>,
@@ -84,10 +87,16 @@ impl Publishing {
             turns,
         };
         self.board.publish(state);
-        let connections = sessions.iter().filter(|session| !session.wire.is_gone()).count();
-        self.board.connections.set(connections as u64);
+        let (mut connections, mut starved) = (0, Vec::new());
+        for session in sessions.iter() {
+            connections += u64::from(!session.wire.is_gone());
+            if session.has_waiting() && !starved.contains(&session.tenant) && starved.len() < STARVED_MAX {
+                starved.push(session.tenant);
+            }
+        }
+        self.board.connections.set(connections);
         let looked = self.left.min(TENANTS_MAX);
-        self.cursor = tenants.publish(&self.board, policy, (self.cursor, looked));
+        self.cursor = tenants.publish(now, policy, &starved, (self.cursor, looked));
         self.left -= looked;
         let memory = wires.here.memory() + reads.lent();
         self.board.memory.set(memory.get());

@@ -7,7 +7,7 @@ use super::message::Announcement;
 use crate::account::{Accounts, ConnectionAccount, HostAccount};
 use crate::config::Limits;
 use crate::memory::Memory;
-use crate::stats::board::{Board, Record};
+use crate::stats::board::{Board, Look, Record};
 use crate::switch::{Failure, IoSlot};
 use sched::Policy;
 use std::collections::HashSet;
@@ -97,17 +97,21 @@ impl Tenants {
         self.known.len()
     }
 
-    /// Publishes the state in the scheduler of `count` tenants from `first` on, and from the beginning after the last. Returns where to go on.
+    /// Publishes the state of `count` tenants from `first` on, and from the beginning after the last. Returns where to go on.
+    /// Reads of the tenants `starved` wait for memory.
     pub(super) fn publish(
         &self,
-        board: &Board,
+        at: Instant,
         policy: &dyn Policy,
+        starved: &[TenantId],
         (first, count): (usize, usize),
     ) -> usize {
         let numbers = self.known.len().max(1);
         for index in (0..count).map(|step| (first + step) % numbers) {
             if let Some(Some(tenant)) = self.known.get(index) {
-                board.publish_tenant(&tenant.record, policy.tenant_view(TenantId(index as u32)));
+                let id = TenantId(index as u32);
+                let (view, waits_for_memory) = (policy.tenant_view(id), starved.contains(&id));
+                tenant.record.publish(Look { at, view, waits_for_memory });
             }
         }
         (first + count) % numbers

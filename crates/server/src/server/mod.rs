@@ -37,8 +37,8 @@ use crate::pipeline::message::{Report, ToAcceptor, ToPipeline};
 use crate::policy::policy;
 use crate::proof::{Computing, KeyRing, Proofs, Refusals};
 use crate::state::StateThread;
-use crate::stats::beat::{Beat, Pulse};
-use crate::stats::{Stats, TenantDetail};
+use crate::stats::beat::Beat;
+use crate::stats::{AcceptorBoard, Stats, TenantDetail};
 use provisioning::{Provisioning, in_order, start_others};
 use reload::Unfinished;
 use sched::Scheduler;
@@ -46,7 +46,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thread::{Thread, ThreadParts};
-use topology::Topology;
+use topology::{AcceptorThread, Topology};
 use tracing::{info, warn};
 use units::{Bytes, Nanos};
 use wipe::Wipes;
@@ -154,11 +154,12 @@ fn provide_descriptors(config: &Config) {
     }
 }
 
-fn start_acceptor(config: &Config, proofs: Proofs) -> Result<(Thread<ToAcceptor>, Pulse), StartError> {
+fn start_acceptor(config: &Config, proofs: Proofs) -> Result<AcceptorThread, StartError> {
     let discovery = assemble::discovery(&config.limits)
         .map_err(|error| StartError::Subsystem { nqn: "discovery".to_owned(), error })?;
     let (transport, limits) = (assemble::transport_limits(config), config.limits.clone());
-    let (beat, pulse) = Beat::new();
+    let ((beat, pulse), board) = (Beat::new(), Arc::new(AcceptorBoard::default()));
+    let shown = Arc::clone(&board);
     let thread = Thread::start(
         config.backend,
         Nanos::ZERO,
@@ -175,12 +176,13 @@ fn start_acceptor(config: &Config, proofs: Proofs) -> Result<(Thread<ToAcceptor>
                 inbox,
                 reports,
                 proofs,
+                board: shown,
                 beat,
             };
             Acceptor::new(parts).run()
         },
     )?;
-    Ok((thread, pulse))
+    Ok(AcceptorThread { thread, board, pulse })
 }
 
 /// The time for the last flush when the time for answers is used up.
@@ -257,13 +259,13 @@ impl ServerHandle {
         let topology = &self.topology;
         let pipelines = || topology.running().map(|(_, ssd)| &ssd.thread);
         let others = || topology.others.iter().map(|other| &other.thread);
-        topology.acceptor.mailbox.tell(ToAcceptor::Drain);
+        topology.acceptor.thread.mailbox.tell(ToAcceptor::Drain);
         // Connection threads first: their commands must arrive at the pipelines before these check that all are answered.
         others().for_each(|thread| thread.mailbox.tell(ToConnections::Drain));
         let loud = others().filter(|thread| !thread.await_report(Report::Quiet, deadline)).count();
         pipelines().for_each(|thread| thread.mailbox.tell(ToPipeline::Drain));
         // Waits for all threads, even if one is late: the others still have answers to send and devices to flush.
-        let acceptor = topology.acceptor.await_report(Report::Drained, deadline);
+        let acceptor = topology.acceptor.thread.await_report(Report::Drained, deadline);
         let late = pipelines().filter(|thread| !thread.await_report(Report::Drained, deadline)).count();
         others().for_each(|thread| thread.mailbox.tell(ToConnections::Finish));
         let unsent = others().filter(|thread| !thread.await_report(Report::Drained, deadline)).count();

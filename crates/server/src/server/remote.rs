@@ -14,7 +14,7 @@ use crate::pipeline::message::{ToAcceptor, ToPipeline};
 use crate::proof::Refusals;
 use crate::stats::beat::Pulse;
 use crate::stats::board::Board;
-use crate::stats::{AcceptorStats, Stats, ThreadBoard};
+use crate::stats::{AcceptorBoard, Stats, ThreadBoard};
 use reactor::Clock;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -23,12 +23,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct Remote(Arc<Mutex<Running>>);
 
 struct Running {
-    acceptor: (Mailbox<ToAcceptor>, Pulse),
+    acceptor: RunningAcceptor,
     /// In the order of the configuration; after these, those that it no longer has.
     ssds: Vec<RunningSsd>,
     others: Vec<RunningOther>,
     refusals: Refusals,
     is_stopped: bool,
+}
+
+struct RunningAcceptor {
+    mailbox: Mailbox<ToAcceptor>,
+    board: Arc<AcceptorBoard>,
+    pulse: Pulse,
 }
 
 struct RunningOther {
@@ -51,7 +57,11 @@ impl Remote {
             pulse: other.pulse.clone(),
         };
         let others = topology.others.iter().map(running).collect();
-        let acceptor = (topology.acceptor.mailbox.clone(), topology.acceptor_pulse.clone());
+        let acceptor = RunningAcceptor {
+            mailbox: topology.acceptor.thread.mailbox.clone(),
+            board: Arc::clone(&topology.acceptor.board),
+            pulse: topology.acceptor.pulse.clone(),
+        };
         let refusals = topology.proofs.refusals.clone();
         Remote(Arc::new(Mutex::new(Running {
             acceptor,
@@ -81,7 +91,7 @@ impl Remote {
             let running = self.lock();
             let boards: Vec<_> = running.ssds.iter().map(|ssd| Arc::clone(&ssd.board)).collect();
             let threads = running.others.iter().map(|other| other.board.stats(other.pulse.turn(now)));
-            let acceptor = AcceptorStats { turn: running.acceptor.1.turn(now) };
+            let acceptor = running.acceptor.board.stats(running.acceptor.pulse.turn(now));
             (boards, threads.collect(), acceptor, running.refusals.counts())
         };
         let live = boards.iter().filter(|board| !board.pulse().has_ended());
@@ -93,7 +103,7 @@ impl Remote {
     pub fn stop(&self) {
         let mut running = self.lock();
         running.is_stopped = true;
-        running.acceptor.0.tell(ToAcceptor::Stop);
+        running.acceptor.mailbox.tell(ToAcceptor::Stop);
         running.ssds.iter().for_each(|ssd| ssd.mailbox.tell(ToPipeline::Stop));
         running.others.iter().for_each(|other| other.mailbox.tell(ToConnections::Stop));
     }

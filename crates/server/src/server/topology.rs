@@ -17,7 +17,7 @@ use crate::proof::{ComputingThread, Proofs};
 use crate::state::{Keeper, StateError, StateThread};
 use crate::stats::beat::Pulse;
 use crate::stats::board::Board;
-use crate::stats::{TenantDetail, ThreadBoard};
+use crate::stats::{AcceptorBoard, TenantDetail, ThreadBoard};
 use nvme::subsystem::SavedReservations;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,9 +31,7 @@ const CHANGE_GRACE: Duration = Duration::from_secs(10);
 
 /// Everything that runs.
 pub(super) struct Topology {
-    pub(super) acceptor: Thread<ToAcceptor>,
-    /// Whether the acceptor goes on.
-    pub(super) acceptor_pulse: Pulse,
+    pub(super) acceptor: AcceptorThread,
     /// The histograms that are kept for each tenant.
     pub(super) detail: TenantDetail,
     /// Threads with connections and no SSD. Their number does not change while the target runs.
@@ -51,6 +49,13 @@ pub(super) struct Topology {
     pub(super) proofs: Proofs,
     /// The thread of computations for proofs.
     _computing: ComputingThread,
+}
+
+/// The thread that hosts reach first.
+pub(super) struct AcceptorThread {
+    pub(super) thread: Thread<ToAcceptor>,
+    pub(super) board: Arc<AcceptorBoard>,
+    pub(super) pulse: Pulse,
 }
 
 /// An SSD with its thread.
@@ -89,7 +94,7 @@ pub(super) struct Listening {
 impl Topology {
     /// The acceptor, and threads for connections.
     pub(super) fn new(
-        (acceptor, acceptor_pulse): (Thread<ToAcceptor>, Pulse),
+        acceptor: AcceptorThread,
         detail: TenantDetail,
         others: Vec<Other>,
         state: Option<StateThread>,
@@ -98,7 +103,6 @@ impl Topology {
     ) -> Topology {
         Topology {
             acceptor,
-            acceptor_pulse,
             detail,
             others,
             state,
@@ -172,7 +176,7 @@ impl Topology {
 
     /// Waits for the end of all threads. They were asked to end.
     pub(super) fn join(&mut self) {
-        self.acceptor.join();
+        self.acceptor.thread.join();
         self.ssds.iter_mut().flatten().for_each(|ssd| ssd.thread.join());
         self.others.iter_mut().for_each(|other| other.thread.join());
     }
@@ -191,7 +195,7 @@ impl Topology {
 
     /// Sends a change to the acceptor.
     pub(super) fn change_acceptor(&self, change: acceptor::Change) {
-        self.acceptor.mailbox.tell(ToAcceptor::Change(change));
+        self.acceptor.thread.mailbox.tell(ToAcceptor::Change(change));
     }
 
     /// Sends a change to the pipeline of a slot.

@@ -13,10 +13,10 @@
 //! Holds: a tenant that gives up its number leaves its counts in the SSD's (`counts_of_tenants_that_went_stay`).
 
 use super::beat::Pulse;
-use super::{AuxiliaryStats, Counters, ExtraReadStats, SsdStats, TenantStats, Transferred, TurnStats};
+use super::{AuxiliaryStats, Counters, ExtraReadStats, SsdStats, TenantStats, Transferred, TurnStats, Waits};
 use crate::device::DeviceClock;
 use measures::{Counter, Gauge, Histogram, SharedHistogram};
-use sched::{BusyPeriod, IoKind, SsdView, TenantView};
+use sched::{BusyPeriod, Credit, IoKind, SsdView, TenantView, Wait};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use units::{Bytes, Instant, Nanos};
 
@@ -37,7 +37,60 @@ pub(crate) struct Record {
     writes: Moved,
     others: Counter,
     errors: Counter,
-    view: Mutex<Option<TenantView>>,
+    last: Mutex<Look>,
+    waits: SharedWaits,
+}
+
+/// The state of a tenant when it was looked at.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Look {
+    /// On the machine's clock.
+    pub(crate) at: Instant,
+    /// Its state in the scheduler.
+    pub(crate) view: Option<TenantView>,
+    /// Whether reads of it wait for memory.
+    pub(crate) waits_for_memory: bool,
+}
+
+/// The cells of [`Waits`], in nanoseconds.
+#[derive(Default)]
+struct SharedWaits {
+    share: Counter,
+    limit: Counter,
+    device: Counter,
+    memory: Counter,
+    credit: Counter,
+}
+
+impl SharedWaits {
+    /// The state of a look held for `span`.
+    fn add(&self, look: &Look, span: Nanos) {
+        let span = span.get();
+        if look.waits_for_memory {
+            self.memory.add(span);
+        }
+        let Some(view) = look.view else { return };
+        match view.waits_for {
+            Some(Wait::Share) => self.share.add(span),
+            Some(Wait::Limit) => self.limit.add(span),
+            Some(Wait::Device) => self.device.add(span),
+            None => {}
+        }
+        let Credit(credit) = view.credit;
+        if credit > 0 && view.queued + view.in_flight >= credit as usize {
+            self.credit.add(span);
+        }
+    }
+
+    fn stats(&self) -> Waits {
+        Waits {
+            share: Nanos(self.share.get()),
+            limit: Nanos(self.limit.get()),
+            device: Nanos(self.device.get()),
+            memory: Nanos(self.memory.get()),
+            credit: Nanos(self.credit.get()),
+        }
+    }
 }
 
 /// IOs of one kind. Histograms are made at the first one.
@@ -66,8 +119,16 @@ impl Moved {
 impl Record {
     fn new(host: Arc<str>) -> Record {
         let (reads, writes) = Default::default();
-        let (others, errors, view) = Default::default();
-        Record { host, reads, writes, others, errors, view }
+        let (others, errors, last, waits) = Default::default();
+        Record { host, reads, writes, others, errors, last, waits }
+    }
+
+    /// Replaces the state, unless somebody is reading it. The former one has held until now.
+    pub(crate) fn publish(&self, look: Look) {
+        if let Ok(mut last) = self.last.try_lock() {
+            self.waits.add(&last, look.at.saturating_since(last.at));
+            *last = look;
+        }
     }
 
     /// Counts an IO that the device has failed.
@@ -85,7 +146,12 @@ impl Record {
     }
 
     fn stats(&self) -> TenantStats {
-        TenantStats { host: self.host.to_string(), view: *lock(&self.view), counters: self.counters() }
+        TenantStats {
+            host: self.host.to_string(),
+            view: lock(&self.last).view,
+            counters: self.counters(),
+            waits: self.waits.stats(),
+        }
     }
 }
 
@@ -204,13 +270,6 @@ impl Board {
         }
     }
 
-    /// Replaces the state of a tenant, unless somebody is reading it.
-    pub(crate) fn publish_tenant(&self, record: &Record, view: Option<TenantView>) {
-        if let Ok(mut kept) = record.view.try_lock() {
-            *kept = view;
-        }
-    }
-
     /// A copy of everything.
     pub(crate) fn stats(&self, now: Instant) -> SsdStats {
         let directory = Arc::clone(&lock(&self.directory));
@@ -291,6 +350,34 @@ mod tests {
             assert_eq!(stats.tenants[0].counters.reads.device_latency.count(), expected);
             assert_eq!(stats.all.reads.device_latency.mean(), Some(Nanos::micros(80)));
         }
+    }
+
+    #[test]
+    fn a_reason_to_wait_counts_from_one_look_to_the_next() {
+        let board = board(TenantDetail::Total);
+        let record = board.enter("a".into());
+        let view = |waits_for| TenantView {
+            queued: 3,
+            in_flight: 1,
+            slots_busy: 1,
+            slots_allotted: 1,
+            credit: Credit(4),
+            service_lag: Bytes::ZERO,
+            waits_for,
+            objective: None,
+        };
+        let look = |millis: u64, waits_for, waits_for_memory| {
+            let at = Instant::ZERO + Nanos::millis(millis);
+            record.publish(Look { at, view: Some(view(waits_for)), waits_for_memory });
+        };
+        look(1000, Some(Wait::Share), false);
+        look(1010, Some(Wait::Limit), true);
+        look(1013, Some(Wait::Device), false);
+        look(1014, None, false);
+        record.publish(Look { at: Instant::ZERO + Nanos::millis(1020), ..Look::default() });
+        record.publish(Look { at: Instant::ZERO + Nanos::secs(9), ..Look::default() });
+        let [share, limit, device, memory, credit] = [10, 3, 1, 3, 20].map(Nanos::millis);
+        assert_eq!(board.stats(Instant(1)).tenants[0].waits, Waits { share, limit, device, memory, credit });
     }
 
     /// 4,096 tenants on 16 SSDs that have all read and written.

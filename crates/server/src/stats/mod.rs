@@ -8,7 +8,7 @@ pub(crate) mod board;
 pub use board::TenantDetail;
 
 use crate::proof::RefusalCounts;
-use measures::{Gauge, Histogram};
+use measures::{Counter, Gauge, Histogram};
 use sched::{BusyPeriod, SsdView, TenantView};
 use units::{Bytes, Instant, Nanos};
 
@@ -41,6 +41,32 @@ pub struct ThreadStats {
 pub struct AcceptorStats {
     /// The time that its present turn has taken so far; see [`SsdStats::turn`].
     pub turn: Nanos,
+    /// Connections whose hosts are known, on all threads.
+    pub connections: u64,
+    /// Connections whose hosts are not known yet.
+    pub handshakes: u64,
+    /// Connections that were accepted since the start.
+    pub accepted: u64,
+}
+
+/// The numbers of the acceptor while it runs.
+#[derive(Debug, Default)]
+pub(crate) struct AcceptorBoard {
+    pub(crate) connections: Gauge,
+    pub(crate) handshakes: Gauge,
+    pub(crate) accepted: Counter,
+}
+
+impl AcceptorBoard {
+    /// A copy; `turn` is the time that the present turn has taken so far.
+    pub(crate) fn stats(&self, turn: Nanos) -> AcceptorStats {
+        AcceptorStats {
+            turn,
+            connections: self.connections.get(),
+            handshakes: self.handshakes.get(),
+            accepted: self.accepted.get(),
+        }
+    }
 }
 
 /// One SSD.
@@ -127,6 +153,24 @@ pub struct TenantStats {
     pub view: Option<TenantView>,
     /// Its IOs.
     pub counters: Counters,
+    /// The time in which it waited.
+    pub waits: Waits,
+}
+
+/// The time in which at least one IO of a tenant waited, by reason, on the machine's clock. It is sampled: the reason that holds when the tenant is looked
+/// at counts until the next look. Several reasons can hold at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// Others had their turns, or the tenant had its share of the SSD in flight.
+    pub share: Nanos,
+    /// A limit of its own.
+    pub limit: Nanos,
+    /// The SSD had as much as it can take, and no other tenant used it.
+    pub device: Nanos,
+    /// Memory for data that is read.
+    pub memory: Nanos,
+    /// It had as many IOs outstanding as its credit allows: a host that keeps to credits sends no more.
+    pub credit: Nanos,
 }
 
 /// The IOs of a tenant.

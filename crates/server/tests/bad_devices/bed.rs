@@ -1,6 +1,6 @@
 //! The targets and hosts of these tests.
 
-use crate::common::{HOST, any_port, fast_ssd, simple, start, subsystem, until};
+use crate::common::{HOST, any_port, fast_ssd, settled, simple, start, subsystem};
 use host::{
     Backend, Client, ClientError, Controller, ControllerOptions, HostId, IoError, Nqn, Operation, Outcome,
     Pending, Request, RetryPolicy,
@@ -75,8 +75,7 @@ pub(crate) fn is_at_rest(server: &ServerHandle) -> bool {
         let slots: u32 = books.map(|view| view.slots_busy).sum();
         (ssd.queued, ssd.in_flight, ssd.hung, ssd.memory, slots) == (0, 0, 0, Bytes::ZERO, 0)
     };
-    until(|| server.stats().ssds.iter().all(|ssd| ssd.is_current));
-    server.stats().ssds.iter().all(is_idle)
+    settled(server).ssds.iter().all(is_idle)
 }
 
 /// A host's thread. It does not retry IOs: tests need the first answer.

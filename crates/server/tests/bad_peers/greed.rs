@@ -1,6 +1,6 @@
 //! Hosts that ask for more than they may have, or do not receive what they asked for.
 
-use crate::common::{BLOCK, Client, HOST, Options, pattern, rw, until};
+use crate::common::{BLOCK, Client, HOST, Options, pattern, rw, settled, until};
 use crate::log::{self, about, assert_logged_once};
 use crate::raw::{Raw, plain};
 use crate::{OTHER, null_with, slowed_with};
@@ -122,7 +122,7 @@ fn an_abort_in_the_middle_of_a_transfer_frees_its_memory() {
         let ttag = io.asked();
         let half = io.pdu(H2cData::new(0, ttag, 0, length as u32 / 2), 0, &pattern(1, length / 2));
         io.send(&half);
-        assert!(server.stats().ssds[0].memory >= Bytes::mib(1), "memory for the data is held");
+        assert!(settled(&server).ssds[0].memory >= Bytes::mib(1), "memory for the data is held");
         if is_reset {
             io.reset()
         } else {
@@ -159,7 +159,7 @@ fn a_host_with_many_queues_holds_no_more_memory_than_a_host_may() {
     let mut other = Client::with(address, &Options { host: OTHER, ..Options::default() });
     for _ in 0..100 {
         assert_eq!(other.write(1, 0, &pattern(1, 256 * BLOCK)), Status::SUCCESS);
-        let held = server.stats().ssds[0].memory;
+        let held = settled(&server).ssds[0].memory;
         assert!(held <= Bytes::mib(5), "{held} are held");
     }
     // The requested data is sent: in the end every command is answered.
@@ -245,7 +245,7 @@ fn writes_without_their_data_leave_memory_for_the_next_host() {
             greedy.push((admin, io));
         }
     }
-    let held = server.stats().ssds[0].memory;
+    let held = settled(&server).ssds[0].memory;
     println!("two host names at one address hold {held} of 28 MiB for transfers");
     assert!(held <= Bytes::mib(14), "{held}: more than half of the transfers' memory");
     // An unknown host at the same address: the worst case.
@@ -327,5 +327,5 @@ fn corrupt_data_is_not_charged_for_ever() {
         io.send(&data);
         assert_eq!(io.response().status(), Status::TRANSIENT_TRANSPORT_ERROR);
     }
-    assert!(server.stats().ssds[0].memory <= Bytes::kib(8), "only the requested data is held");
+    assert!(settled(&server).ssds[0].memory <= Bytes::kib(8), "only the requested data is held");
 }

@@ -14,7 +14,7 @@ use server::config::{
     AllowedHosts, BackendChoice, Config, DEFAULT_NQN, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig,
     NamespaceConfig, OwnSecurity, Speed, SubsystemConfig,
 };
-use server::{Server, ServerHandle};
+use server::{Server, ServerHandle, Stats};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -375,6 +375,12 @@ pub fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         std::thread::yield_now();
     }
+}
+
+/// Statistics in which everything is counted that hosts have had answers for.
+pub fn settled(server: &ServerHandle) -> Stats {
+    until(|| server.stats().ssds.iter().all(|ssd| ssd.is_current));
+    server.stats()
 }
 
 /// Enables the controller of an admin queue.
