@@ -8,7 +8,7 @@
 
 use server::{SsdStats, Stats, TenantStats};
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use units::{Instant, Nanos};
 
@@ -50,20 +50,15 @@ impl Shown {
         Shown { pairs_max, hasher: RandomState::new(), until, marks, marked }
     }
 
-    /// Changes the bound.
-    pub fn set_pairs_max(&mut self, pairs_max: usize) {
-        self.pairs_max = pairs_max;
-    }
-
-    /// Chooses pairs of `stats`, the hosts `named` in the configuration first.
-    pub fn choose(&mut self, now: Instant, stats: &Stats, named: &HashSet<String>) -> Tenants {
+    /// Chooses pairs of `stats`, the hosts that the configuration names first.
+    pub fn choose(&mut self, now: Instant, stats: &Stats) -> Tenants {
         let mut pairs = Vec::new();
         for (device, ssd) in stats.ssds.iter().enumerate() {
             for (place, tenant) in ssd.tenants.iter().enumerate() {
                 let pair = self.pair(ssd, tenant);
                 let bytes = tenant.counters.reads.bytes + tenant.counters.writes.bytes;
                 let lately = bytes.saturating_sub(self.marks[0].get(&pair).copied().unwrap_or(0));
-                pairs.push((named.contains(&tenant.host), pair, (bytes, lately), (device, place)));
+                pairs.push((stats.named.contains(&tenant.host), pair, (bytes, lately), (device, place)));
             }
         }
         self.mark(now, pairs.iter().map(|(_, pair, (bytes, _), _)| (*pair, *bytes)));

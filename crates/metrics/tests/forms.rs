@@ -62,7 +62,7 @@ fn ssd(device: &str, tenants: Vec<TenantStats>) -> SsdStats {
 
 fn stats(ssds: Vec<SsdStats>) -> Stats {
     let acceptor = AcceptorStats { turn: Nanos::ZERO, connections: 4, handshakes: 1, accepted: 9 };
-    Stats { ssds, threads: Vec::new(), acceptor, refusals: Default::default() }
+    Stats { ssds, threads: Vec::new(), acceptor, refusals: Default::default(), named: Default::default() }
 }
 
 /// The values of the samples that begin with `name` and have all of `labels`.
@@ -75,8 +75,9 @@ fn values(text: &str, name: &str, labels: &[&str]) -> Vec<f64> {
 #[test]
 fn the_shown_and_the_others_together_are_the_device() {
     let tenants: Vec<_> = (0..50).map(|n| tenant(&format!("nqn.{n}"), n)).collect();
-    let stats = stats(vec![ssd("a", tenants)]);
-    let chosen = Shown::new(20).choose(Instant(1), &stats, &HashSet::from(["nqn.0".to_owned()]));
+    let mut stats = stats(vec![ssd("a", tenants)]);
+    stats.named = HashSet::from(["nqn.0".to_owned()]).into();
+    let chosen = Shown::new(20).choose(Instant(1), &stats);
     assert_eq!(chosen.counts, [20, 30]);
     let text = text(&stats, &chosen);
     let shown = values(&text, "gimbal_tenant_ios_total", &["op=\"read\""]);
@@ -95,7 +96,7 @@ fn a_pair_stays_for_an_hour_and_then_makes_room_for_a_busier_one() {
     let of = |a: u64, b: u64| stats(vec![ssd("a", vec![tenant("nqn.a", a), tenant("nqn.b", b)])]);
     let mut shown = Shown::new(1);
     let mut host_at = |secs: u64, stats: &Stats| {
-        let text = text(stats, &shown.choose(Instant::ZERO + Nanos::secs(secs), stats, &HashSet::new()));
+        let text = text(stats, &shown.choose(Instant::ZERO + Nanos::secs(secs), stats));
         let is_a = text.contains("host=\"nqn.a\"");
         assert_ne!(is_a, text.contains("host=\"nqn.b\""));
         if is_a { "a" } else { "b" }
@@ -147,7 +148,7 @@ fn json_has_the_values_of_the_text() {
 fn only_the_busiest_have_histograms() {
     let tenants: Vec<_> = (0..150).map(|n| tenant(&format!("nqn.{n}"), n + 1)).collect();
     let stats = stats(vec![ssd("a", tenants)]);
-    let text = text(&stats, &Shown::new(1000).choose(Instant(1), &stats, &HashSet::new()));
+    let text = text(&stats, &Shown::new(1000).choose(Instant(1), &stats));
     assert_eq!(values(&text, "gimbal_tenant_io_seconds_count", &[]).len(), 100);
     assert_eq!(values(&text, "gimbal_tenant_ios_total", &["op=\"read\""]).len(), 150);
 }

@@ -16,6 +16,7 @@ use crate::stats::beat::Pulse;
 use crate::stats::board::Board;
 use crate::stats::{AcceptorBoard, Stats, ThreadBoard};
 use reactor::Clock;
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// See the module. It can be cloned.
@@ -28,6 +29,7 @@ struct Running {
     ssds: Vec<RunningSsd>,
     others: Vec<RunningOther>,
     refusals: Refusals,
+    named: Arc<HashSet<String>>,
     is_stopped: bool,
 }
 
@@ -68,6 +70,7 @@ impl Remote {
             ssds: Vec::new(),
             others,
             refusals,
+            named: Arc::default(),
             is_stopped: false,
         })))
     }
@@ -81,22 +84,26 @@ impl Remote {
             mailbox: ssd.thread.mailbox.clone(),
             board: Arc::clone(&ssd.board),
         };
-        self.lock().ssds = ssds.into_iter().map(running).collect();
+        let ssds = ssds.into_iter().map(running).collect();
+        let mut running = self.lock();
+        running.ssds = ssds;
+        running.named = Arc::new(config.named_hosts());
     }
 
     /// Statistics of all SSDs and threads. An SSD whose thread has ended is left out.
     pub fn stats(&self) -> Stats {
         let now = Clock.now();
-        let (boards, threads, acceptor, refusals) = {
+        let (boards, threads, acceptor, (refusals, named)) = {
             let running = self.lock();
             let boards: Vec<_> = running.ssds.iter().map(|ssd| Arc::clone(&ssd.board)).collect();
             let threads = running.others.iter().map(|other| other.board.stats(other.pulse.turn(now)));
             let acceptor = running.acceptor.board.stats(running.acceptor.pulse.turn(now));
-            (boards, threads.collect(), acceptor, running.refusals.counts())
+            let others = (running.refusals.counts(), Arc::clone(&running.named));
+            (boards, threads.collect(), acceptor, others)
         };
         let live = boards.iter().filter(|board| !board.pulse().has_ended());
         let ssds = live.map(|board| board.stats(Clock.now())).collect();
-        Stats { ssds, threads, acceptor, refusals }
+        Stats { ssds, threads, acceptor, refusals, named }
     }
 
     /// Stops the target at once: commands may stay unanswered.

@@ -10,6 +10,8 @@ pub use board::TenantDetail;
 use crate::proof::RefusalCounts;
 use measures::{Counter, Gauge, Histogram};
 use sched::{BusyPeriod, SsdView, TenantView};
+use std::collections::HashSet;
+use std::sync::Arc;
 use units::{Bytes, Instant, Nanos};
 
 /// All statistics. They are read while IOs go on, so two numbers may be of different moments, some microseconds apart.
@@ -23,6 +25,8 @@ pub struct Stats {
     pub acceptor: AcceptorStats,
     /// Hosts that did not prove who they are, by reason.
     pub refusals: RefusalCounts,
+    /// The hosts that the configuration names.
+    pub named: Arc<HashSet<String>>,
 }
 
 /// A thread that carries connections and has no SSD.
