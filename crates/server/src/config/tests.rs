@@ -150,7 +150,7 @@ from = "1500us"
     let faulty = SMALLEST.replace("size = \"1G\"\n", &format!("size = \"1G\"\n{faults}"));
     let large = format!("{SMALLEST}[limits]\nhang_after = \"18446744073709551615ns\"\n");
     let secured = format!(
-        "{}\n[subsystem.security]\nauthentication = \"off\"\n{SECURITY}",
+        "{}\n[subsystem.security]\nauthentication = \"always\"\n{SECURITY}",
         SMALLEST.replace("allow_any_host = true", &format!("hosts = [{HOST:?}]"))
     );
     for text in [EXAMPLE, SMALLEST, &faulty, &large, &secured] {
