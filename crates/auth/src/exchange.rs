@@ -14,8 +14,10 @@
 //! Holds: every combination of hashes, groups, keys and ways proves the right keys and no others
 //!        (`every_combination_proves_the_right_keys_and_no_others`); every message out of turn, and every replayed one, ends in a failure
 //!        (`a_recorded_exchange_replayed_fails`, `messages_out_of_turn_fail`).
+//! Elsewhere: the key for TLS that an exchange may make is `concatenation`.
 //! NVM Express Base Specification: "DH-HMAC-CHAP Protocol".
 
+use crate::concatenation::{Channel, Concatenation, Generated, NO_CHANNEL};
 use crate::group::{Group, InvalidPublicValue};
 use crate::hash::Hash;
 use crate::key::{DhKey, Secret};
@@ -32,7 +34,7 @@ pub struct Offer {
 }
 
 /// The names of the two ends, as Connect had them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Names {
     /// The NQN of the host.
     pub host: String,
@@ -118,6 +120,8 @@ struct Agreed {
     transaction: u16,
     hash: Hash,
     group: Option<Group>,
+    /// SC_C: whether the exchange makes a key for TLS.
+    secure_channel: u8,
 }
 
 /// Step of the controller.
@@ -185,10 +189,12 @@ pub struct ControllerExchange {
     lacks_key: bool,
     /// Whether the host has not accepted the response.
     is_refused: bool,
+    concatenation: Concatenation,
+    generated: Option<Generated>,
 }
 
 impl ControllerExchange {
-    /// An exchange that has not begun.
+    /// An exchange that has not begun, and makes no key for TLS.
     pub fn new(offer: Offer, names: Names, keys: ControllerKeys, random: Randomness) -> ControllerExchange {
         assert_ne!(random.sequence, 0, "0 says that no response is wanted");
         ControllerExchange {
@@ -201,7 +207,20 @@ impl ControllerExchange {
             step: ControllerStep::Start,
             lacks_key: false,
             is_refused: false,
+            concatenation: Concatenation::Refused,
+            generated: None,
         }
+    }
+
+    /// The same exchange; the host may ask for a key for TLS.
+    pub fn allowing(self, concatenation: Concatenation) -> ControllerExchange {
+        ControllerExchange { concatenation, ..self }
+    }
+
+    /// The key for TLS that the exchange has made, once the host has proved itself, and the key by which it did.
+    pub fn take_generated(&mut self) -> Option<(Generated, DhKey)> {
+        let ControllerStep::Proved { key } = self.step else { return None };
+        Some((self.generated.take()?, self.keys.host[key].clone()))
     }
 
     /// How far it is.
@@ -260,15 +279,17 @@ impl ControllerExchange {
             (ControllerStep::Start, Message::Negotiate { secure_channel, hashes, groups })
                 if self.agreed.is_none() =>
             {
-                if secure_channel != 0 {
-                    return Err(Explanation::SecureChannel);
-                }
-                let hash = self.offer.hashes.iter().find(|hash| hashes.contains(&hash.id()));
-                let hash = *hash.ok_or(Explanation::Hash)?;
+                let makes_key = self.concatenation.makes_key(secure_channel)?;
+                let mut common = self.offer.hashes.iter().filter(|hash| hashes.contains(&hash.id()));
+                let hash = *common.find(|hash| !makes_key || hash.is_of_tls()).ok_or(Explanation::Hash)?;
                 let id = |group: &Option<Group>| group.map_or(0, Group::id);
-                let group = self.offer.groups.iter().find(|group| groups.contains(&id(group)));
-                let group = *group.ok_or(Explanation::Group)?;
-                self.agreed = Some(Agreed { transaction, hash, group });
+                let common: Vec<_> =
+                    self.offer.groups.iter().filter(|group| groups.contains(&id(group))).collect();
+                // Without a group there is no secret of which a key could be made.
+                let none = if common.is_empty() { Explanation::Group } else { Explanation::SecureChannel };
+                let group = common.into_iter().find(|group| !makes_key || group.is_some());
+                let group = *group.ok_or(none)?;
+                self.agreed = Some(Agreed { transaction, hash, group, secure_channel });
                 let Some(group) = group else {
                     self.step = ControllerStep::Challenging { public: Vec::new() };
                     return Ok(None);
@@ -340,7 +361,7 @@ impl ControllerExchange {
             hash: agreed.hash,
             session_key: session_key.as_ref(),
             transaction: agreed.transaction,
-            secure_channel: 0,
+            secure_channel: agreed.secure_channel,
             host: &self.names.host,
             controller: &self.names.controller,
         };
@@ -354,6 +375,12 @@ impl ControllerExchange {
             }
         }
         let key = proved.ok_or(Explanation::Failed)?;
+        if agreed.secure_channel != NO_CHANNEL {
+            let (Some(shared), Some(theirs)) = (shared, &replied.challenge) else {
+                return Err(Explanation::Payload);
+            };
+            self.generated = Some(Generated::new(agreed.hash, shared, [challenge.0, theirs]));
+        }
         // A sequence number of 0 with a challenge asks for no response.
         let asked = replied.challenge.filter(|_| replied.sequence != 0);
         let response = match asked {
@@ -453,6 +480,9 @@ pub struct HostExchange {
     transaction: u16,
     agreed: Option<Agreed>,
     session_key: Option<Secret>,
+    /// SC_C: whether the exchange is to make a key for TLS.
+    secure_channel: u8,
+    generated: Option<Generated>,
     step: HostStep,
 }
 
@@ -465,14 +495,54 @@ impl HostExchange {
         random: Randomness,
         transaction: u16,
     ) -> HostExchange {
+        HostExchange::begin(offer, names, keys, random, (transaction, NO_CHANNEL))
+    }
+
+    /// The same, of which a key for TLS is made. Without hashes that TLS does not have, and with a group only.
+    pub fn concatenating(
+        channel: Channel,
+        mut offer: Offer,
+        names: Names,
+        keys: HostKeys,
+        random: Randomness,
+        transaction: u16,
+    ) -> HostExchange {
+        offer.hashes.retain(|hash| hash.is_of_tls());
+        offer.groups.retain(Option::is_some);
+        HostExchange::begin(offer, names, keys, random, (transaction, channel as u8))
+    }
+
+    fn begin(
+        offer: Offer,
+        names: Names,
+        keys: HostKeys,
+        random: Randomness,
+        (transaction, secure_channel): (u16, u8),
+    ) -> HostExchange {
         assert_ne!(random.sequence, 0, "0 says that no response is wanted");
         let negotiate = Message::Negotiate {
-            secure_channel: 0,
+            secure_channel,
             hashes: offer.hashes.iter().map(|hash| hash.id()).collect(),
             groups: offer.groups.iter().map(|group| group.map_or(0, Group::id)).collect(),
         };
         let step = HostStep::Sending(negotiate.to_bytes(transaction), Box::new(HostStep::Negotiating));
-        HostExchange { offer, names, keys, random, transaction, agreed: None, session_key: None, step }
+        HostExchange {
+            offer,
+            names,
+            keys,
+            random,
+            transaction,
+            agreed: None,
+            session_key: None,
+            secure_channel,
+            generated: None,
+            step,
+        }
+    }
+
+    /// The key for TLS that the exchange has made, once it is proved.
+    pub fn take_generated(&mut self) -> Option<Generated> {
+        matches!(self.step, HostStep::Proved).then(|| self.generated.take()).flatten()
     }
 
     /// How far it is. The controller has proved itself if it was asked to.
@@ -534,7 +604,8 @@ impl HostExchange {
                 if !self.offer.groups.contains(&chosen) {
                     return Err(Explanation::Group);
                 }
-                self.agreed = Some(Agreed { transaction, hash, group: chosen });
+                let secure_channel = self.secure_channel;
+                self.agreed = Some(Agreed { transaction, hash, group: chosen, secure_channel });
                 let challenged = Challenged { challenge, sequence };
                 let Some(group) = chosen else {
                     self.reply(challenged, Vec::new());
@@ -575,6 +646,10 @@ impl HostExchange {
             Some(Ok(shared)) => {
                 let hash = self.agreed.as_ref().expect("it was challenged").hash;
                 self.session_key = Some(session_key(hash, &shared));
+                if self.secure_channel != NO_CHANNEL {
+                    let own = &self.random.challenge[..hash.length()];
+                    self.generated = Some(Generated::new(hash, &shared, [&challenged.challenge, own]));
+                }
                 self.reply(challenged, result.public);
             }
             Some(Err(InvalidPublicValue)) | None => self.fail(Explanation::Payload),
@@ -587,7 +662,8 @@ impl HostExchange {
         let is_two_way = self.keys.controller.is_some();
         let reply = Message::Reply {
             response: self.exchange().response(Prover::Host, &key, &challenge, sequence),
-            challenge: is_two_way.then(|| self.random.challenge[..hash.length()].to_vec()),
+            challenge: (is_two_way || self.secure_channel != NO_CHANNEL)
+                .then(|| self.random.challenge[..hash.length()].to_vec()),
             sequence: if is_two_way { self.random.sequence } else { 0 },
             public,
         };
@@ -600,7 +676,7 @@ impl HostExchange {
             hash: agreed.hash,
             session_key: self.session_key.as_ref(),
             transaction: agreed.transaction,
-            secure_channel: 0,
+            secure_channel: agreed.secure_channel,
             host: &self.names.host,
             controller: &self.names.controller,
         }

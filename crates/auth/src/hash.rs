@@ -64,6 +64,11 @@ impl Hash {
         }
     }
 
+    /// Whether a cipher suite of NVMe's TLS has it.
+    pub const fn is_of_tls(self) -> bool {
+        !matches!(self, Hash::Sha512)
+    }
+
     /// The name in configurations.
     pub const fn name(self) -> &'static str {
         match self {

@@ -13,6 +13,7 @@
 //!        a binder is right for its PSK only (`a_key_is_chosen_by_its_binder`).
 //! RFC 8446, sections 4.1.2, 4.2.9, 4.2.11, 5.1 and 6; NVMe/TCP Transport Specification: "PSK identity".
 
+use crate::concatenation::Generated;
 use crate::hash::Hash;
 use crate::key::{Secret, TlsKey};
 use crate::psk::{Derivation, Kind, Retained, Version};
@@ -94,6 +95,8 @@ pub enum Mismatch {
     },
     /// A key of that identity is known, and no binder is its.
     WrongKey,
+    /// The digest of that identity is the one of a generated key, and the binder is not its.
+    WrongGeneratedKey,
     /// The binder has the length of another hash than the identity names.
     OtherHash,
     /// The host does not offer the cipher suite of the identity.
@@ -109,9 +112,10 @@ impl Mismatch {
             Mismatch::NoPsk { without_exchange: false } => Alert::CertificateRequired,
             Mismatch::NoPsk { without_exchange: true } | Mismatch::NoSuite => Alert::HandshakeFailure,
             Mismatch::Unknown { is_generated: true } => Alert::UnknownPskIdentity,
-            Mismatch::Unknown { is_generated: false } | Mismatch::WrongKey | Mismatch::OtherHash => {
-                Alert::DecryptError
-            }
+            Mismatch::Unknown { is_generated: false }
+            | Mismatch::WrongKey
+            | Mismatch::WrongGeneratedKey
+            | Mismatch::OtherHash => Alert::DecryptError,
         }
     }
 }
@@ -131,10 +135,13 @@ impl fmt::Display for Mismatch {
                 "no [[host]] with a tls_key has an identity that it offers: compare both NQNs with the identity",
             ),
             Mismatch::Unknown { is_generated: true } => {
-                f.write_str("the generated key that it offers is not known here any more")
+                f.write_str("the generated key that it offers is not known here, or not any more")
             }
             Mismatch::WrongKey => f.write_str(
                 "its key is another one than tls_key: compare the fingerprints at both ends (gimbal key show)",
+            ),
+            Mismatch::WrongGeneratedKey => f.write_str(
+                "it derives another pre-shared key of the generated key than the standard says: update its kernel, or use a tls_key",
             ),
             Mismatch::OtherHash => f.write_str(
                 "it made a SHA-256 binder for a SHA-384 key, as GnuTLS before 3.8.11 does: use a SHA-256 key, or update the host",
@@ -324,30 +331,30 @@ impl<'a> Hello<'a> {
         let mut why = Mismatch::Unknown { is_generated: false };
         for offer in &self.offers {
             let Some(identity) = Identity::parse(offer.identity) else { continue };
-            let Keys { configured, are_known } = keys(identity.host, identity.controller);
-            let is_generated = identity.kind == Kind::Generated;
-            if is_generated {
-                why = Mismatch::Unknown { is_generated };
-                continue;
-            }
-            if are_known {
-                let other = offer.binder.len() != identity.hash.length();
-                why = if other { Mismatch::OtherHash } else { Mismatch::WrongKey };
-            }
-            for (index, key) in configured.iter().enumerate() {
-                for derivation in Derivation::ALL {
-                    let Some(secret) = identity.psk(key, derivation) else { continue };
-                    let right = binder(identity.hash, &secret, self.truncated);
-                    if !bool::from(right.expose().ct_eq(offer.binder)) || !are_known {
-                        continue;
-                    }
-                    if !self.offers_suite(identity.hash) {
-                        return Err(Mismatch::NoSuite);
-                    }
-                    let psk = Psk { identity: offer.identity.to_vec(), secret, hash: identity.hash };
-                    let (host, controller) = (identity.host.to_owned(), identity.controller.to_owned());
-                    return Ok(Chosen { host, controller, psk, index, derivation });
+            let keys = keys(identity.host, identity.controller);
+            let is_other_hash = offer.binder.len() != identity.hash.length();
+            let of_generated: Vec<_> = identity.psks_of_generated(&keys.generated).collect();
+            let (wrong, are_known) = match identity.kind {
+                Kind::Retained => (Mismatch::WrongKey, keys.are_known),
+                Kind::Generated => (Mismatch::WrongGeneratedKey, !of_generated.is_empty()),
+            };
+            why = match (are_known, identity.kind) {
+                (true, _) if is_other_hash => Mismatch::OtherHash,
+                (true, _) => wrong,
+                (false, Kind::Generated) => Mismatch::Unknown { is_generated: true },
+                (false, Kind::Retained) => why,
+            };
+            for (found, secret) in identity.psks_of_configured(&keys.configured).chain(of_generated) {
+                let right = binder(identity.hash, &secret, self.truncated);
+                if !bool::from(right.expose().ct_eq(offer.binder)) || !are_known {
+                    continue;
                 }
+                if !self.offers_suite(identity.hash) {
+                    return Err(Mismatch::NoSuite);
+                }
+                let psk = Psk { identity: offer.identity.to_vec(), secret, hash: identity.hash };
+                let (host, controller) = (identity.host.to_owned(), identity.controller.to_owned());
+                return Ok(Chosen { host, controller, psk, found });
             }
         }
         Err(why)
@@ -367,8 +374,10 @@ impl<'a> Hello<'a> {
 pub struct Keys {
     /// Any of them proves the host. An unknown host has one, too, so that the answer to it takes as long.
     pub configured: Vec<TlsKey>,
-    /// Whether the host is known.
+    /// Whether the host is known, and these are its.
     pub are_known: bool,
+    /// The keys that DH-HMAC-CHAP has made for it.
+    pub generated: Vec<Generated>,
 }
 
 /// A pre-shared key of TLS.
@@ -392,6 +401,27 @@ impl Psk {
         };
         [Version::One, Version::Zero].into_iter().filter_map(psk).collect()
     }
+
+    /// The key that a host offers after DH-HMAC-CHAP has made it.
+    pub fn of_generated(generated: &Generated, (host, controller): (&str, &str)) -> Option<Psk> {
+        let [retained, _] = generated.retained(host, controller);
+        let identity = retained.identity(Version::One).into_bytes();
+        Some(Psk { identity, secret: retained.psk(Version::One)?, hash: retained.hash() })
+    }
+}
+
+/// The origin of the key of a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It was brought to both ends.
+    Configured {
+        /// Its index among the keys of the host.
+        index: usize,
+        /// The derivation that the host uses.
+        derivation: Derivation,
+    },
+    /// DH-HMAC-CHAP has made it.
+    Generated,
 }
 
 /// The key of a handshake, and who it proves.
@@ -403,10 +433,8 @@ pub struct Chosen {
     pub controller: String,
     /// The key.
     pub psk: Psk,
-    /// Its index among the keys of the host.
-    pub index: usize,
-    /// The derivation that the host uses.
-    pub derivation: Derivation,
+    /// Its origin.
+    pub found: Found,
 }
 
 /// An identity of NVMe.
@@ -439,9 +467,26 @@ impl<'a> Identity<'a> {
         fits.then_some(Identity { version, kind, hash, host, controller, digest })
     }
 
-    /// The PSK of this identity by `key`, if the identity can be its.
-    fn psk(&self, key: &TlsKey, derivation: Derivation) -> Option<Secret> {
-        let retained = Retained::of(key, self.host, self.controller, derivation);
+    /// The PSKs of this identity by `keys`, as far as the identity can be theirs.
+    fn psks_of_configured(&self, keys: &[TlsKey]) -> impl Iterator<Item = (Found, Secret)> {
+        let keys = keys.iter().enumerate().filter(|_| self.kind == Kind::Retained);
+        keys.flat_map(move |(index, key)| {
+            Derivation::ALL.into_iter().filter_map(move |derivation| {
+                let retained = Retained::of(key, self.host, self.controller, derivation);
+                Some((Found::Configured { index, derivation }, self.psk(&retained)?))
+            })
+        })
+    }
+
+    /// The same by keys that DH-HMAC-CHAP has made.
+    fn psks_of_generated(&self, keys: &[Generated]) -> impl Iterator<Item = (Found, Secret)> {
+        let keys = keys.iter().filter(|_| self.kind == Kind::Generated);
+        let retained = keys.flat_map(move |key| key.retained(self.host, self.controller));
+        retained.filter_map(move |retained| Some((Found::Generated, self.psk(&retained)?)))
+    }
+
+    /// The PSK of this identity by `retained`, if the identity can be its.
+    fn psk(&self, retained: &Retained<'_>) -> Option<Secret> {
         if retained.hash() != self.hash {
             return None;
         }
@@ -539,7 +584,7 @@ mod tests {
         assert!(collector.take(&records(message, 1000))?);
         let known = |host: &str, controller: &str| {
             let are_known = (host, controller) == (HOST, CONTROLLER);
-            Keys { configured: keys.to_vec(), are_known }
+            Keys { configured: keys.to_vec(), are_known, generated: Vec::new() }
         };
         collector.hello()?.choose(known)
     }
@@ -555,7 +600,7 @@ mod tests {
                     {
                         let message = Sketch::new(vec![psk.clone()]).message();
                         let chosen = choose(&message, &keys).expect("its binder is right");
-                        assert_eq!((chosen.index, chosen.derivation), (index, derivation));
+                        assert_eq!(chosen.found, Found::Configured { index, derivation });
                         assert_eq!((&*chosen.host, &*chosen.controller), (HOST, CONTROLLER));
                         assert!(chosen.psk.secret == psk.secret && chosen.psk.identity == psk.identity);
                         let others = [key(hash, 3)];
@@ -565,6 +610,43 @@ mod tests {
                         assert_eq!(choose(&changed, &keys).err(), Some(Mismatch::WrongKey), "the random");
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_generated_key_is_chosen_by_its_digest_and_binder() {
+        for hash in [Hash::Sha256, Hash::Sha384] {
+            let generated =
+                |seed: u8| Generated::new(hash, &Secret::new(vec![seed; 256]), [&[1; 32], &[2; 32]]);
+            let choose = |psk: &Psk, keys: &[Generated], host: &str| {
+                let mut collector = Collector::default();
+                let message = Sketch::new(vec![psk.clone()]).message();
+                assert_eq!(collector.take(&records(&message, 1000)), Ok(true));
+                collector.hello()?.choose(|of, controller| {
+                    let is_mine = (of, controller) == (host, CONTROLLER);
+                    let generated = if is_mine { keys.to_vec() } else { Vec::new() };
+                    Keys { configured: vec![key(hash, 1)], are_known: true, generated }
+                })
+            };
+            let keys = [generated(1), generated(2)];
+            let unknown = Some(Mismatch::Unknown { is_generated: true });
+            for mine in &keys {
+                for retained in mine.retained(HOST, CONTROLLER) {
+                    let secret = retained.psk(Version::One).expect("short names");
+                    let psk = Psk { identity: retained.identity(Version::One).into_bytes(), secret, hash };
+                    let chosen = choose(&psk, &keys, HOST).expect("its binder is right");
+                    assert_eq!((chosen.found, &*chosen.host), (Found::Generated, HOST));
+                    assert!(chosen.psk.secret == psk.secret && chosen.psk.identity == psk.identity);
+                    assert_eq!(choose(&psk, &[generated(3)], HOST).err(), unknown, "another key");
+                    assert_eq!(choose(&psk, &[], HOST).err(), unknown, "no key");
+                    assert_eq!(choose(&psk, &keys, "nqn.other").err(), unknown, "the key of another host");
+                    let wrong = Psk { secret: Secret::new(vec![0; hash.length()]), ..psk };
+                    assert_eq!(choose(&wrong, &keys, HOST).err(), Some(Mismatch::WrongGeneratedKey));
+                }
+                let [own, _] = mine.retained(HOST, CONTROLLER);
+                let offered = Psk::of_generated(mine, (HOST, CONTROLLER)).expect("short names");
+                assert_eq!(offered.identity, own.identity(Version::One).into_bytes());
             }
         }
     }

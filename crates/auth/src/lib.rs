@@ -4,6 +4,7 @@
 //!   `hash`       the three hashes, and HMAC and HKDF over them
 //!   `group`      the finite fields ffdhe2048 to ffdhe8192, public values and shared secrets
 //!   `response`   the values that prove a key in DH-HMAC-CHAP
+//!   `concatenation`  the key for TLS that an exchange may make
 //!   `message`    the messages of DH-HMAC-CHAP
 //!   `exchange`   one exchange of them, at either end
 //!   `psk`        identities and pre-shared keys of TLS
@@ -16,6 +17,7 @@
 //! NVM Express Base Specification: "DH-HMAC-CHAP Protocol"; NVMe/TCP Transport Specification: "Transport Layer Security"; RFC 5869,
 //! RFC 7919, RFC 8446.
 
+pub mod concatenation;
 pub mod exchange;
 pub mod group;
 pub mod hash;
@@ -25,6 +27,7 @@ pub mod message;
 pub mod psk;
 pub mod response;
 
+pub use concatenation::{Channel, Concatenation, Generated};
 pub use group::{Group, InvalidPublicValue};
 pub use hash::Hash;
 pub use key::{DhKey, KeyError, Secret, TlsKey};

@@ -113,7 +113,7 @@ impl<'a> Retained<'a> {
     /// # Panics
     /// With SHA-512, which TLS does not have here.
     pub fn generated(hash: Hash, key: Secret, host: &'a str, controller: &'a str) -> Retained<'a> {
-        assert_ne!(hash, Hash::Sha512, "no cipher suite has SHA-512");
+        assert!(hash.is_of_tls(), "no cipher suite has {hash}");
         Retained { host, controller, kind: Kind::Generated, hash, key, derivation: Derivation::Standard }
     }
 

@@ -3,7 +3,8 @@
 use auth::exchange::{
     ControllerExchange, ControllerKeys, HostExchange, HostKeys, Names, Offer, Outcome, Randomness, Received,
 };
-use auth::{DhKey, Explanation, Group, Hash, Message, Secret};
+use auth::psk::Version;
+use auth::{Channel, Concatenation, DhKey, Explanation, Group, Hash, Message, Secret};
 
 fn names() -> Names {
     Names {
@@ -93,6 +94,141 @@ fn every_combination_proves_the_right_keys_and_no_others() {
         }
     }
     assert_eq!(proved, 3 * 6 * 4 * 2);
+}
+
+/// Ends of an exchange that makes a key for TLS. The controller has two keys of the host, of which the second one is right.
+fn concatenating(
+    (ours, theirs): (Offer, Offer),
+    is_two_way: bool,
+    (channel, concatenation): (Channel, Concatenation),
+) -> (HostExchange, ControllerExchange) {
+    let own = is_two_way.then(|| key(None, 2));
+    let host = HostKeys { host: key(None, 1), controller: own };
+    let keys = ControllerKeys { host: vec![key(None, 8), key(None, 1)], controller: Some(key(None, 2)) };
+    (
+        HostExchange::concatenating(channel, theirs, names(), host, random(3), 7),
+        ControllerExchange::new(ours, names(), keys, random(9)).allowing(concatenation),
+    )
+}
+
+#[test]
+fn a_key_for_tls_is_made_with_every_hash_and_group() {
+    for hash in [Hash::Sha256, Hash::Sha384] {
+        for group in Group::ALL.map(Some) {
+            for (is_two_way, channel, concatenation) in [
+                (false, Channel::NewKey, Concatenation::New { is_due: false }),
+                (true, Channel::NewKey, Concatenation::New { is_due: true }),
+                (false, Channel::AnotherKey, Concatenation::Another),
+            ] {
+                let both = (offer(hash, group), offer(hash, group));
+                let (mut host, mut controller) = concatenating(both, is_two_way, (channel, concatenation));
+                assert!(controller.take_generated().is_none() && host.take_generated().is_none());
+                talk(&mut host, &mut controller);
+                let case = format!("{hash} {group:?} two-way {is_two_way}");
+                assert_eq!(
+                    (host.outcome(), controller.outcome()),
+                    (Outcome::Proved(0), Outcome::Proved(1)),
+                    "{case}"
+                );
+                let (ours, by) = controller.take_generated().expect("a key is made");
+                let theirs = host.take_generated().expect("a key is made");
+                assert_eq!(by, key(None, 1), "the key that proved the host");
+                let names = names();
+                let named = ours.retained(&names.host, &names.controller);
+                for (ours, theirs) in named.iter().zip(theirs.retained(&names.host, &names.controller)) {
+                    assert_eq!(ours.identity(Version::One), theirs.identity(Version::One), "{case}");
+                    assert_eq!(ours.psk(Version::One), theirs.psk(Version::One), "{case}");
+                }
+                assert!(controller.take_generated().is_none(), "it is taken once");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_key_for_tls_is_made_where_it_may_not_be() {
+    let groups = |groups: &[Option<Group>]| Offer { hashes: Hash::ALL.to_vec(), groups: groups.to_vec() };
+    let small = Some(Group::Ffdhe2048);
+    let new = Concatenation::New { is_due: false };
+    let outcome = |(ours, theirs), concatenation| {
+        let (mut host, mut controller) =
+            concatenating((ours, theirs), false, (Channel::NewKey, concatenation));
+        talk(&mut host, &mut controller);
+        let is_proved = controller.outcome() == Outcome::Proved(1);
+        assert_eq!(controller.take_generated().is_some(), is_proved);
+        assert_eq!(host.take_generated().is_some(), is_proved);
+        controller.outcome()
+    };
+    let channel = Outcome::Failed(Explanation::SecureChannel);
+    for refused in [Concatenation::Refused, Concatenation::Another] {
+        assert_eq!(outcome((everything(), everything()), refused), channel, "{refused:?}");
+    }
+    // A group that is preferred is no reason to do without a key, and SHA-512 is not used for one.
+    let ours = Offer { hashes: vec![Hash::Sha512, Hash::Sha256], groups: vec![None, small] };
+    assert_eq!(outcome((ours, everything()), new), Outcome::Proved(1));
+    let only_longest = Offer { hashes: vec![Hash::Sha512], groups: vec![small] };
+    assert_eq!(outcome((only_longest, everything()), new), Outcome::Failed(Explanation::Hash));
+    assert_eq!(
+        outcome((groups(&[Some(Group::Ffdhe3072)]), groups(&[small])), new),
+        Outcome::Failed(Explanation::Group)
+    );
+    // Without a group, and without a challenge: hosts of this project send neither.
+    let keys = || ControllerKeys { host: vec![key(None, 1)], controller: None };
+    let start = |ours| ControllerExchange::new(ours, names(), keys(), random(9)).allowing(new);
+    let negotiate = |groups: &[u8]| {
+        Message::Negotiate { secure_channel: 2, hashes: vec![1], groups: groups.to_vec() }.to_bytes(7)
+    };
+    let mut controller = start(everything());
+    controller.on_send(&negotiate(&[0]));
+    controller.on_receive();
+    assert_eq!(controller.outcome(), channel);
+    // A host that does not ask for a key where one is due.
+    let host = HostKeys { host: key(None, 1), controller: None };
+    let (mut host, mut controller) = (
+        HostExchange::new(everything(), names(), host, random(3), 7),
+        start(everything()).allowing(Concatenation::New { is_due: true }),
+    );
+    talk(&mut host, &mut controller);
+    assert_eq!((host.outcome(), controller.outcome()), (channel, channel));
+}
+
+/// As Linux does it: the controller is challenged without a sequence number, and without a response.
+#[test]
+fn a_key_for_tls_needs_a_challenge_of_the_host() {
+    for is_challenged in [true, false] {
+        let small = offer(Hash::Sha256, Some(Group::Ffdhe2048));
+        let (mut host, mut controller) = concatenating(
+            (small.clone(), small),
+            false,
+            (Channel::NewKey, Concatenation::New { is_due: false }),
+        );
+        let compute = |controller: &mut ControllerExchange, message: &[u8]| {
+            let job = controller.on_send(message).expect("a job is due");
+            controller.on_computed(job.compute());
+            let Received::Message(message) = controller.on_receive() else { panic!("it is computed") };
+            message
+        };
+        let negotiate = host.next_send().expect("it begins");
+        let challenge = compute(&mut controller, &negotiate);
+        let job = host.on_received(&challenge).expect("a job is due");
+        host.on_computed(job.compute());
+        let reply = host.next_send().expect("a reply");
+        let (transaction, mut reply) = Message::parse(&reply, Some(Hash::Sha256)).expect("a reply");
+        let Message::Reply { challenge, sequence, .. } = &mut reply else { panic!("{reply:?}") };
+        assert!(challenge.is_some() && *sequence == 0);
+        if !is_challenged {
+            *challenge = None;
+        }
+        let answer = compute(&mut controller, &reply.to_bytes(transaction));
+        let (_, answer) = Message::parse(&answer, Some(Hash::Sha256)).expect("an answer");
+        if is_challenged {
+            assert_eq!(answer, Message::Success1 { response: None, length: 32 });
+            assert!(controller.take_generated().is_some());
+        } else {
+            assert_eq!(answer, Message::Failure1(Explanation::Payload));
+            assert!(controller.take_generated().is_none());
+        }
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use auth::exchange::{
     ControllerExchange, ControllerKeys, DhJob, HostExchange, HostKeys, Names, Offer, Outcome, Randomness,
     Received,
 };
-use auth::{DhKey, Explanation, Group, Hash, Message, Secret};
+use auth::{Channel, Concatenation, DhKey, Explanation, Group, Hash, Message, Secret};
 
 /// Steps of one input. A group costs milliseconds a computation.
 const STEPS_MAX: u32 = 24;
@@ -37,7 +37,13 @@ fn key(seed: u8) -> DhKey {
 fn attack_controller(input: &mut Input<'_>, (offer, names, random): (Offer, Names, Randomness)) {
     let controller = input.flag().then(|| key(2));
     let keys = ControllerKeys { host: vec![key(1)], controller };
-    let mut exchange = ControllerExchange::new(offer, names, keys, random);
+    let concatenation = input.pick(&[
+        Concatenation::Refused,
+        Concatenation::New { is_due: false },
+        Concatenation::New { is_due: true },
+        Concatenation::Another,
+    ]);
+    let mut exchange = ControllerExchange::new(offer, names, keys, random).allowing(concatenation);
     let (mut job, mut computed) = (None, 0);
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
@@ -57,6 +63,7 @@ fn attack_controller(input: &mut Input<'_>, (offer, names, random): (Offer, Name
             _ => compute(&mut job, &mut computed, |job| exchange.on_computed(job.compute())),
         }
         assert!(!matches!(exchange.outcome(), Outcome::Proved(_)), "a host without the key is proved");
+        assert!(exchange.take_generated().is_none(), "a host without the key has a key for TLS");
         if let Outcome::Failed(explanation) = exchange.outcome() {
             assert_eq!(exchange.failure(), Some(explanation));
         }
@@ -65,7 +72,10 @@ fn attack_controller(input: &mut Input<'_>, (offer, names, random): (Offer, Name
 
 fn attack_host(input: &mut Input<'_>, (offer, names, random): (Offer, Names, Randomness)) {
     let keys = HostKeys { host: key(1), controller: Some(key(2)) };
-    let mut exchange = HostExchange::new(offer, names, keys, random, 1);
+    let mut exchange = match input.flag() {
+        true => HostExchange::new(offer, names, keys, random, 1),
+        false => HostExchange::concatenating(Channel::NewKey, offer, names, keys, random, 1),
+    };
     let (mut job, mut computed) = (None, 0);
     for _ in 0..STEPS_MAX {
         if input.is_empty() {

@@ -8,9 +8,9 @@
 //!        anew, from HMAC alone.
 
 use crate::input::Input;
-use auth::hello::{Chosen, Collector, Keys, Mismatch, Psk};
-use auth::psk::Derivation;
-use auth::{Hash, Secret, TlsKey};
+use auth::hello::{Chosen, Collector, Found, Keys, Mismatch, Psk};
+use auth::psk::{Derivation, Version};
+use auth::{Generated, Hash, Secret, TlsKey};
 
 const HOST: &str = "nqn.2025-01.io.example:host";
 /// A host without a key.
@@ -37,11 +37,23 @@ fn key(hash: Hash, seed: u8) -> TlsKey {
     TlsKey::new(Some(hash), Secret::new(vec![seed; hash.length()])).expect("as long as the hash")
 }
 
-/// The keys of a target with one host.
+/// A key that an exchange of DH-HMAC-CHAP has made.
+fn generated(hash: Hash, seed: u8) -> Generated {
+    Generated::new(hash, &Secret::new(vec![seed; 256]), [&[1; 32], &[2; 32]])
+}
+
+/// The keys of a target with one host, which has also made keys, of the same hashes and seeds.
 fn known(host: &str, _controller: &str) -> Keys {
     match host == HOST {
-        true => Keys { configured: KEYS.map(|(hash, seed)| key(hash, seed)).to_vec(), are_known: true },
-        false => Keys { configured: vec![key(Hash::Sha256, DECOY)], are_known: false },
+        true => Keys {
+            configured: KEYS.map(|(hash, seed)| key(hash, seed)).to_vec(),
+            are_known: true,
+            generated: KEYS.map(|(hash, seed)| generated(hash, seed)).to_vec(),
+        },
+        false => {
+            let configured = vec![key(Hash::Sha256, DECOY)];
+            Keys { configured, are_known: false, generated: Vec::new() }
+        }
     }
 }
 
@@ -102,8 +114,8 @@ fn anything(input: &mut Input<'_>) {
 #[derive(Debug)]
 struct Offer {
     psk: Psk,
-    /// The index of the key among those of `HOST`, if it is one, and how it is derived.
-    right: Option<(usize, Derivation)>,
+    /// The key of `HOST`, if it is one.
+    right: Option<Found>,
     /// Whether its binder is changed.
     is_broken: bool,
 }
@@ -118,8 +130,15 @@ fn offer(input: &mut Input<'_>) -> Offer {
     };
     let psks = Psk::of_host(&key(hash, seed), (host, crate::SUBSYSTEM), derivation);
     let mut psk = psks[input.below(2) as usize].clone();
-    let index = KEYS.iter().position(|one| *one == (hash, seed));
-    let mut right = index.filter(|_| host == HOST).map(|index| (index, derivation));
+    let index = KEYS.iter().position(|one| *one == (hash, seed)).filter(|_| host == HOST);
+    let mut right = index.map(|index| Found::Configured { index, derivation });
+    if input.one_in(4) {
+        let generated = generated(hash, seed);
+        let retained = &generated.retained(host, crate::SUBSYSTEM)[input.below(2) as usize];
+        let secret = retained.psk(Version::One).expect("short names");
+        psk = Psk { identity: retained.identity(Version::One).into_bytes(), secret, hash };
+        right = index.map(|_| Found::Generated);
+    }
     if input.one_in(6) {
         let long = "n".repeat(input.below(600) as usize);
         psk.identity = match input.below(5) {
@@ -209,7 +228,7 @@ fn hello(input: &mut Input<'_>) {
         assert!(is_all || expected.is_none(), "something is left over");
         match (&choice, expected) {
             (Ok(chosen), Some(Offer { psk, right, .. })) => {
-                assert_eq!(Some((chosen.index, chosen.derivation)), *right);
+                assert_eq!(Some(chosen.found), *right);
                 assert_eq!((&*chosen.host, &*chosen.controller), (HOST, crate::SUBSYSTEM));
                 assert!(chosen.psk.secret == psk.secret && chosen.psk.identity == psk.identity);
             }

@@ -21,6 +21,9 @@ pub(crate) struct KeyFlags {
     /// Derive pre-shared keys as libnvme before 1.16 does, for targets that know no others
     #[arg(long, requires = "tls_key_file")]
     tls_compat: bool,
+    /// Make the key for TLS by DH-HMAC-CHAP: no other key is needed
+    #[arg(long, requires = "dhchap_key_file", conflicts_with = "tls_key_file")]
+    concat: bool,
 }
 
 impl KeyFlags {
@@ -31,6 +34,7 @@ impl KeyFlags {
             dhchap_ctrl: self.dhchap_ctrl_key_file.clone(),
             tls: self.tls_key_file.clone(),
             tls_compat: self.tls_compat,
+            concat: self.concat,
         };
         Ok(files.read()?)
     }

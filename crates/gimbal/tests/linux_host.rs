@@ -250,6 +250,46 @@ fn the_newest_linux_encrypts_every_queue_with_sha_384() {
     encrypts_every_queue(Newest, "sha256", "");
 }
 
+/// Linux has this since 6.16 or so. The hash of the exchange is the one of the key for TLS, and so says the cipher suite.
+#[test]
+#[ignore = "it builds a guest of Debian testing; run by make test-long"]
+fn the_newest_linux_makes_its_key_for_tls() {
+    for hash in ["sha384", "sha256"] {
+        let scratch = Scratch::new("concatenated");
+        let Keys([key, wrong, ctrl]) = Keys::make(&scratch);
+        let tables = format!(
+            "[security]\ntls = \"required\"\nconcat = true\ndhchap_hash = [\"sha512\", {hash:?}]\n\n\
+             [[host]]\nnqn = \"{GUEST_HOST}\"\ndhchap_key = {:?}\ndhchap_ctrl_key = {:?}\n",
+            scratch.file("key"),
+            scratch.file("ctrl")
+        );
+        let mut target = Target::with(&scratch, Medium::File, &tables);
+        let guest = Walk::new(Newest, "concatenated", target.address(), NQN)
+            .processors(4)
+            .variable("QUEUES_LEAST", 4)
+            .variable("KEY", &key)
+            .variable("WRONG_KEY", &wrong)
+            .variable("CTRL_KEY", &ctrl)
+            .start();
+        guest.finish();
+        target.stop();
+        let log = target.log();
+        for line in [
+            "the host has made a key for TLS",
+            "it connects without TLS, which its subsystem asks for, and wants no key for it",
+            "its key is not the one of its [[host]] table",
+            "the host has proved anew who it is",
+        ] {
+            assert!(log.contains(line), "{line}\n{log}");
+        }
+        assert!(!log.contains("reason=tls_"), "a key that was made is refused\n{log}");
+        for key in [key, wrong, ctrl] {
+            let secret = key.rsplit(':').nth(1).expect("its base64");
+            assert!(!log.contains(secret), "a key is in the log");
+        }
+    }
+}
+
 /// The walk "secured", with keys of this hash, of which the host derives others by the rule that the log names.
 fn encrypts_every_queue(kernel: linux::Kernel, hash: &str, derived: &str) {
     let scratch = Scratch::new("secured");

@@ -137,7 +137,7 @@ fn the_initiator_speaks_tls_with_linux_6_12() {
     let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("some backend is there");
     let with = |key: Option<&TlsKey>| {
         let tls = key.map(|key| TlsOptions { key: key.clone(), derivation: Derivation::OldLibnvme });
-        let keys = Keys { dhchap: None, tls };
+        let keys = Keys { tls, ..Keys::default() };
         ControllerOptions { keys, backoff: Backoff::NEVER_RETRY, io_queues: 2, ..options(address) }
     };
     let controller = client.connect(with(Some(&key))).wait().unwrap_or_else(|error| panic!("{error}"));
@@ -173,7 +173,7 @@ fn the_initiator_and_linux_6_12_prove_themselves_to_each_other() {
         );
         let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("some backend is there");
         let with = |dhchap| ControllerOptions {
-            keys: Keys { dhchap, tls: None },
+            keys: Keys { dhchap, ..Keys::default() },
             backoff: Backoff::NEVER_RETRY,
             ..options(address)
         };

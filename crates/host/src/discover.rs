@@ -46,7 +46,8 @@ pub enum DiscoverError {
     Connect(Box<ConnectError>),
 }
 
-/// Asks the target at `address` once which subsystems it has, with the keys of this host if the target may ask for them. Blocks for a few seconds at most.
+/// Asks the target at `address` once which subsystems it has, with the keys of this host if the target may ask for them; without TLS if its key
+/// has to be made first. Blocks for a few seconds at most.
 pub fn discover(
     backend: Backend,
     address: SocketAddr,
@@ -56,7 +57,7 @@ pub fn discover(
     let mut engine = Engine::new(backend, Bytes::ZERO).map_err(DiscoverError::Io)?;
     let mut options = ControllerOptions::new(address, Nqn::discovery(), host.clone(), host_id);
     options.backoff = Backoff::NEVER_RETRY;
-    options.keys = keys;
+    options.keys = Keys { concat: false, ..keys };
     engine.discover(options);
     let mut found = Vec::new();
     loop {

@@ -314,7 +314,7 @@ impl Engine {
         match result {
             Ok(()) => {
                 let Some(session) = &mut self.slots[slot].session else { return };
-                match Secured::begin(session.options()) {
+                match Secured::begin(session.psks()) {
                     Ok(None) => session.on_connected(now, connection),
                     Ok(secured) => {
                         socket.secured = secured;

@@ -55,6 +55,8 @@ pub enum Fault {
     Tls(tls::Broken),
     /// The target asks for no proof, so it has not proved itself, and this host has a key by which it should.
     ControllerUnproved,
+    /// The target asks for no proof, of which this host is to make its key for TLS.
+    NotConcatenated,
     /// The controller cannot be used.
     Controller(HostError),
 }
@@ -80,6 +82,7 @@ impl Fault {
             | Fault::NoKey
             | Fault::Unproved(_)
             | Fault::ControllerUnproved
+            | Fault::NotConcatenated
             | Fault::Tls(tls::Broken::Handshake(_) | tls::Broken::Unwanted(_))
             | Fault::Controller(HostError::Lacking(_)) => false,
             Fault::ProofCommand(status) => !status.dnr,
@@ -113,6 +116,9 @@ impl Fault {
             Fault::NoKey => {
                 Some("give this host its key (--dhchap-key-file), or connect with TLS (--tls-key-file)")
             }
+            Fault::Unproved(Explanation::SecureChannel) => Some(
+                "the target has to have concat = true and TLS on for this subsystem; or, without --concat, it asks for TLS",
+            ),
             Fault::Unproved(_) => Some(
                 "compare the fingerprints of the keys at both ends (gimbal key show); the target's log says more",
             ),
@@ -121,6 +127,9 @@ impl Fault {
             ),
             Fault::ControllerUnproved => Some(
                 "write a [[host]] table with this host's keys at the target; or leave the key of the controller out here, if it need not prove itself",
+            ),
+            Fault::NotConcatenated => Some(
+                "write concat = true into [security] and a [[host]] table with this host's dhchap_key at the target",
             ),
             Fault::Refused(_) | Fault::Controller(HostError::Lacking(_)) => None,
             Fault::Closed
@@ -170,6 +179,9 @@ impl fmt::Display for Fault {
             Fault::ControllerUnproved => {
                 f.write_str("the target has not proved that it has the key of the controller")
             }
+            Fault::NotConcatenated => f.write_str(
+                "the target asks for no proof of who this host is, so no key for TLS can be made of it",
+            ),
             Fault::Controller(error) => error.fmt(f),
         }
     }

@@ -29,6 +29,16 @@ pub struct Keys {
     pub dhchap: Option<HostKeys>,
     /// For TLS: every connection uses it, and both ends prove themselves.
     pub tls: Option<TlsOptions>,
+    /// Whether the key for TLS is made by DH-HMAC-CHAP (concatenation), if there is none: every connection uses it, but the first one, and
+    /// those to discovery.
+    pub concat: bool,
+}
+
+impl Keys {
+    /// Whether a key for TLS is to be made.
+    pub(crate) fn concatenates(&self) -> bool {
+        self.concat && self.tls.is_none()
+    }
 }
 
 /// A file that has no such key. No part of its contents is in the message.
@@ -50,6 +60,8 @@ pub struct KeyFiles {
     pub tls: Option<PathBuf>,
     /// Whether its pre-shared keys are derived as libnvme before 1.16 does.
     pub tls_compat: bool,
+    /// Whether the key for TLS is made by DH-HMAC-CHAP.
+    pub concat: bool,
 }
 
 impl KeyFiles {
@@ -68,7 +80,8 @@ impl KeyFiles {
         };
         let derivation = if self.tls_compat { Derivation::OldLibnvme } else { Derivation::Standard };
         let tls = self.tls.as_deref().map(|file| read(file, TlsKey::parse)).transpose()?;
-        Ok(Keys { dhchap, tls: tls.map(|key| TlsOptions { key, derivation }) })
+        let tls = tls.map(|key| TlsOptions { key, derivation });
+        Ok(Keys { dhchap, tls, concat: self.concat })
     }
 }
 

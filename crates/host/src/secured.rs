@@ -1,7 +1,7 @@
 //! TLS on the socket of a connection.
 
 use crate::connection::{BATCH_BYTES, Batch};
-use crate::options::ControllerOptions;
+use auth::hello::Psk;
 use reactor::SendBatch;
 use tls::{Broken, RECORD, Read, Stream};
 use units::Instant;
@@ -15,10 +15,9 @@ pub(crate) struct Secured {
 }
 
 impl Secured {
-    /// Begins TLS, if the options ask for it.
-    pub(crate) fn begin(options: &ControllerOptions) -> Result<Option<Box<Secured>>, Broken> {
-        let Some(tls) = &options.keys.tls else { return Ok(None) };
-        let psks = tls.psks(options.host.as_str(), options.subsystem.as_str());
+    /// Begins TLS with one of these keys, if there are any.
+    pub(crate) fn begin(psks: Option<Vec<Psk>>) -> Result<Option<Box<Secured>>, Broken> {
+        let Some(psks) = psks else { return Ok(None) };
         let stream = Stream::client(&psks)?;
         Ok(Some(Box::new(Secured { stream, broken: None })))
     }

@@ -91,11 +91,11 @@ impl Initiator {
             0 => Keys::default(),
             1 => {
                 let own = DhKey::parse(DH_KEY).context("the key of the bench")?;
-                Keys { dhchap: Some(HostKeys { host: own, controller: None }), tls: None }
+                Keys { dhchap: Some(HostKeys { host: own, controller: None }), ..Keys::default() }
             }
             _ => {
                 let key = TlsKey::parse(TLS_KEY).context("the key of the bench")?;
-                Keys { dhchap: None, tls: Some(TlsOptions { key, derivation: Derivation::Standard }) }
+                Keys { tls: Some(TlsOptions { key, derivation: Derivation::Standard }), ..Keys::default() }
             }
         };
         let controller = engine.connect(options);

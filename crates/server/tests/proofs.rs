@@ -4,9 +4,10 @@ mod common;
 
 use auth::exchange::{HostExchange, HostKeys, Names, Offer, Outcome, Randomness};
 use auth::{DhKey, Explanation, Group, Hash, Message, Secret};
+use common::proving::{connected, prove, receive, send};
 use common::{BLOCK, Client, Folder, HOST, Options, Queue, any_port, fast_ssd, simple, start};
 use host::{Backoff, ConnectFailure, ControllerOptions, Fault, Nqn, Operation, Request, RetryPolicy};
-use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectResult, HostId};
+use nvme::spec::connect::{ConnectResult, HostId};
 use nvme::spec::opcode::{admin, fabrics};
 use nvme::spec::property::offset;
 use nvme::spec::{AuthenticationCommand, Cqe, Sqe, Status};
@@ -22,8 +23,6 @@ use units::{Bytes, Lba, Nanos};
 
 /// A host without a key.
 const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000002";
-/// Entries of admin queues.
-const ADMIN_ENTRIES: u16 = 32;
 const RELOAD_LIMIT: Duration = Duration::from_secs(60);
 
 /// The files of keys.
@@ -72,7 +71,7 @@ fn options(address: SocketAddr, host: &str, keys: Option<HostKeys>) -> Controlle
         retry: RetryPolicy::Never,
         backoff: Backoff::NEVER_RETRY,
         connect_timeout: Nanos::secs(60),
-        keys: host::Keys { dhchap: keys, tls: None },
+        keys: host::Keys { dhchap: keys, ..host::Keys::default() },
         ..ControllerOptions::new(address, name(DEFAULT_NQN), name(host), HostId(id))
     }
 }
@@ -184,52 +183,12 @@ fn a_controller_that_cannot_prove_itself_is_refused() {
     assert!(matches!(fault(address, OTHER, both()), Fault::ControllerUnproved));
 }
 
-/// The admin queue of a host, its Connect answered.
-fn connected(address: SocketAddr, host: &'static str) -> (Queue, Cqe) {
-    let options = Options { host, ..Options::default() };
-    let mut queue = Queue::open(address, ADMIN_ENTRIES, &options);
-    let cqe = queue.connect(0, ADMIN_ENTRIES, CNTLID_DYNAMIC, &options);
-    (queue, cqe)
-}
-
 fn exchange(host: &str, keys: HostKeys, transaction: u16) -> HostExchange {
     let names = Names { host: host.to_owned(), controller: DEFAULT_NQN.to_owned() };
     let offer = Offer { hashes: Hash::ALL.to_vec(), groups: vec![Some(Group::Ffdhe2048), None] };
     let random =
         Randomness { challenge: [transaction as u8; 64], sequence: 7, exponent: Secret::new(vec![3; 64]) };
     HostExchange::new(offer, names, keys, random, transaction)
-}
-
-fn send(queue: &mut Queue, message: Vec<u8>) -> Option<Cqe> {
-    let length = message.len() as u32;
-    let sqe = AuthenticationCommand::Send { length }.to_sqe();
-    queue.submit(sqe, Transfer::ToController(message, length));
-    queue.next().map(|(cqe, _)| cqe)
-}
-
-fn receive(queue: &mut Queue) -> Option<(Cqe, Vec<u8>)> {
-    let sqe = AuthenticationCommand::Receive { length: 4096 }.to_sqe();
-    queue.submit(sqe, Transfer::FromController(vec![0; 4096], 4096));
-    queue.next().map(|(cqe, data)| (cqe, data.unwrap_or_default()))
-}
-
-/// Carries out an exchange on a queue. Returns its end, and all messages of the host; `None` if the connection is closed meanwhile.
-fn prove(queue: &mut Queue, mut exchange: HostExchange) -> Option<(Outcome, Vec<Vec<u8>>)> {
-    let mut sent = Vec::new();
-    loop {
-        if let Some(message) = exchange.next_send() {
-            sent.push(message.clone());
-            assert!(send(queue, message)?.status().is_success());
-        } else if exchange.wants_receive() {
-            let (cqe, data) = receive(queue)?;
-            assert!(cqe.status().is_success(), "{:?}", cqe.status());
-            if let Some(job) = exchange.on_received(&data) {
-                exchange.on_computed(job.compute());
-            }
-        } else {
-            return Some((exchange.outcome(), sent));
-        }
-    }
 }
 
 fn read_version(queue: &mut Queue) -> Status {
@@ -263,7 +222,10 @@ fn nothing_but_the_proof_is_accepted_before_it() {
     let answer = queue.command(large, Transfer::ToController(vec![0; 16 << 10], 16 << 10));
     assert!(!answer.0.status().is_success(), "{:?}", answer.0.status());
     // The proof is still possible.
-    assert_eq!(prove(&mut queue, exchange(HOST, own(1), 1)).expect("it stays open").0, Outcome::Proved(0));
+    assert_eq!(
+        prove(&mut queue, &mut exchange(HOST, own(1), 1)).expect("it stays open").0,
+        Outcome::Proved(0)
+    );
     assert!(read_version(&mut queue).is_success());
 
     let (mut queue, _) = connected(address, HOST);
@@ -282,7 +244,7 @@ fn a_recorded_exchange_fails() {
     let server = start(secured(&keys, Authentication::Required));
     let address = server.addresses()[0];
     let (mut queue, _) = connected(address, HOST);
-    let (outcome, messages) = prove(&mut queue, exchange(HOST, own(1), 1)).expect("it stays open");
+    let (outcome, messages) = prove(&mut queue, &mut exchange(HOST, own(1), 1)).expect("it stays open");
     assert_eq!(outcome, Outcome::Proved(0));
     let (mut queue, _) = connected(address, HOST);
     for message in messages {
@@ -317,21 +279,21 @@ fn a_queue_can_be_proved_for_its_own_host_only() {
     let address = server.addresses()[0];
     let (mut admin, cqe) = connected(address, HOST);
     let controller = ConnectResult::from_dw0(cqe.dw0()).controller_id;
-    prove(&mut admin, exchange(HOST, own(1), 1)).expect("it stays open");
+    prove(&mut admin, &mut exchange(HOST, own(1), 1)).expect("it stays open");
     common::enable(&mut admin);
     // The other host proves itself, and names the controller of this one.
     let options = Options { host: OTHER, ..Options::default() };
     let mut io = Queue::open(address, 16, &options);
     let cqe = io.connect(1, 16, controller, &options);
     assert!(ConnectResult::from_dw0(cqe.dw0()).authentication_required);
-    let (outcome, _) = prove(&mut io, exchange(OTHER, own(2), 1)).expect("it stays open");
+    let (outcome, _) = prove(&mut io, &mut exchange(OTHER, own(2), 1)).expect("it stays open");
     assert_eq!(outcome, Outcome::Proved(0));
     assert_eq!(io.next(), None, "and is closed without an answer");
     // The same queue for the host itself.
     let options = Options::default();
     let mut io = Queue::open(address, 16, &options);
     io.connect(1, 16, controller, &options);
-    prove(&mut io, exchange(HOST, own(1), 2)).expect("it stays open");
+    prove(&mut io, &mut exchange(HOST, own(1), 2)).expect("it stays open");
     let read = common::rw(nvme::spec::opcode::nvm::READ, 1, 0, 1);
     let answer = io.command(read, Transfer::FromController(vec![0; BLOCK], BLOCK as u32));
     assert!(answer.0.status().is_success());
@@ -342,12 +304,12 @@ fn proved_client(server: &ServerHandle) -> Client {
     let address = server.addresses()[0];
     let (mut admin, cqe) = connected(address, HOST);
     let controller_id = ConnectResult::from_dw0(cqe.dw0()).controller_id;
-    prove(&mut admin, exchange(HOST, own(1), 1)).expect("it stays open");
+    prove(&mut admin, &mut exchange(HOST, own(1), 1)).expect("it stays open");
     common::enable(&mut admin);
     let options = Options::default();
     let mut io = Queue::open(address, common::ENTRIES, &options);
     io.connect(1, common::ENTRIES, controller_id, &options);
-    prove(&mut io, exchange(HOST, own(1), 2)).expect("it stays open");
+    prove(&mut io, &mut exchange(HOST, own(1), 2)).expect("it stays open");
     Client { admin, io, controller_id }
 }
 
@@ -362,7 +324,7 @@ fn a_host_proves_itself_anew_while_its_ios_go_on() {
             let both = HostKeys { controller: Some(key(9, Some(Hash::Sha512))), ..own(1) };
             for queue in [&mut client.admin, &mut client.io] {
                 let (outcome, _) =
-                    prove(queue, exchange(HOST, both.clone(), 10 + round)).expect("it stays open");
+                    prove(queue, &mut exchange(HOST, both.clone(), 10 + round)).expect("it stays open");
                 assert_eq!(outcome, Outcome::Proved(0));
             }
             assert!(client.write(1, u64::from(round), &block).is_success());
@@ -374,12 +336,12 @@ fn a_host_proves_itself_anew_while_its_ios_go_on() {
         assert!(send(&mut client.io, negotiate).expect("it is open").status().is_success());
         assert_eq!(client.read(1, 0, 1).as_ref(), Ok(&block));
         // A failure closes the queue, and leaves the other one.
-        let failed = prove(&mut client.io, exchange(HOST, own(2), 21));
+        let failed = prove(&mut client.io, &mut exchange(HOST, own(2), 21));
         assert!(failed.is_none_or(|(outcome, _)| matches!(outcome, Outcome::Failed(_))));
         assert_eq!(client.io.next(), None);
         assert!(read_version(&mut client.admin).is_success());
         // On the admin queue it ends the controller.
-        let failed = prove(&mut client.admin, exchange(HOST, own(2), 22));
+        let failed = prove(&mut client.admin, &mut exchange(HOST, own(2), 22));
         assert!(failed.is_none_or(|(outcome, _)| matches!(outcome, Outcome::Failed(_))));
         assert_eq!(client.admin.next(), None);
     }
@@ -437,7 +399,7 @@ fn discovery_asks_for_a_proof_if_it_is_for_hosts() {
                 host::Backend::Auto,
                 server.addresses()[0],
                 (&name, HostId([7; 16])),
-                host::Keys { dhchap: keys, tls: None },
+                host::Keys { dhchap: keys, ..host::Keys::default() },
             )
         };
         assert_eq!(find(HOST, Some(own(1))).expect("it is answered").len(), 1);

@@ -5,6 +5,7 @@ mod common;
 use auth::hello::{Alert, Psk};
 use auth::psk::Derivation;
 use auth::{DhKey, Hash, Secret, TlsKey};
+use common::raw_tls::Raw;
 use common::{BLOCK, Folder, HOST, any_port, fast_ssd, pattern, simple, start};
 use host::{
     Backoff, ConnectFailure, ConnectRefusal, ControllerOptions, Discovered, Fault, HostKeys, Keys, Nqn,
@@ -14,7 +15,7 @@ use nvme::spec::connect::HostId;
 use server::config::{Authentication, Config, DEFAULT_NQN, DiscoveryAccess, HostConfig, OwnSecurity, Tls};
 use server::{Refusal, ServerHandle};
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -55,7 +56,7 @@ fn own(seed: u8, hash: Hash) -> Keys {
 }
 
 fn with(seed: u8, hash: Hash, derivation: Derivation) -> Keys {
-    Keys { tls: Some(TlsOptions { key: key(seed, hash), derivation }), dhchap: None }
+    Keys { tls: Some(TlsOptions { key: key(seed, hash), derivation }), ..Keys::default() }
 }
 
 /// A target whose host `HOST` has these keys for TLS.
@@ -236,75 +237,10 @@ fn a_subsystem_without_tls_beside_one_with_it() {
     assert!(client.connect(options(Keys::default())).wait().is_err());
 }
 
-/// A client of the test that speaks TLS on a socket.
-struct Raw {
-    socket: TcpStream,
-    stream: Stream,
-}
-
-impl Raw {
-    /// The handshake of `host` for `controller`, with the key of this seed.
-    fn open(address: SocketAddr, (host, controller): (&str, &str), seed: u8) -> Raw {
-        let psks = Psk::of_host(&key(seed, Hash::Sha256), (host, controller), Derivation::Standard);
-        let stream = Stream::client(&psks).expect("memory");
-        let mut raw = Raw { socket: TcpStream::connect(address).expect("it listens"), stream };
-        while !raw.stream.negotiate().expect("the key is right") {
-            raw.send();
-            let mut bytes = [0; 4096];
-            let count = raw.socket.read(&mut bytes).expect("it answers");
-            assert_ne!(count, 0, "it closes the connection");
-            raw.stream.on_bytes(&bytes[..count]);
-        }
-        raw.send();
-        raw
-    }
-
-    fn send(&mut self) {
-        let socket = &mut self.socket;
-        self.stream.take_outbound(|bytes| {
-            socket.write_all(bytes).expect("it is open");
-            bytes.clear();
-        });
-    }
-
-    /// The listener of a tunnel to the target: what a client without TLS sends there goes through TLS.
-    fn into_tunnel(self) -> SocketAddr {
-        let listener = std::net::TcpListener::bind(any_port()).expect("a port is free");
-        let address = listener.local_addr().expect("bound");
-        std::thread::spawn(move || {
-            let (mut client, _) = listener.accept().expect("the test connects");
-            drop(listener);
-            let (mut socket, stream) =
-                (self.socket.try_clone().expect("a descriptor"), std::sync::Mutex::new(self.stream));
-            std::thread::scope(|scope| {
-                let (stream, from) = (&stream, self.socket);
-                let mut back = client.try_clone().expect("a descriptor");
-                scope.spawn(move || {
-                    let (mut bytes, mut plain) = (vec![0; 65536], vec![0; 16384]);
-                    let mut from = from;
-                    while let Ok(count @ 1..) = from.read(&mut bytes) {
-                        let mut stream = stream.lock().expect("no panic");
-                        stream.on_bytes(&bytes[..count]);
-                        while let Ok(tls::Read::Bytes(count)) = stream.read(0, &mut plain) {
-                            let _ = back.write_all(&plain[..count]);
-                        }
-                    }
-                    let _ = back.shutdown(Shutdown::Both);
-                });
-                let mut bytes = vec![0; 65536];
-                while let Ok(count @ 1..) = client.read(&mut bytes) {
-                    let mut stream = stream.lock().expect("no panic");
-                    stream.write(&bytes[..count]).and_then(|()| stream.seal()).expect("it is up");
-                    stream.take_outbound(|records| {
-                        let _ = socket.write_all(records);
-                        records.clear();
-                    });
-                }
-                let _ = socket.shutdown(Shutdown::Both);
-            });
-        });
-        address
-    }
+/// The handshake of `host` for `controller`, with the key of this seed.
+fn open(address: SocketAddr, (host, controller): (&str, &str), seed: u8) -> Raw {
+    let psks = Psk::of_host(&key(seed, Hash::Sha256), (host, controller), Derivation::Standard);
+    Raw::open(address, &psks).expect("the key is right")
 }
 
 #[test]
@@ -320,7 +256,7 @@ fn connect_has_to_name_what_tls_has_proved() {
     let server = start(config);
     let address = server.addresses()[0];
     let through = |names, host| {
-        let tunnel = Raw::open(address, names, 1).into_tunnel();
+        let tunnel = open(address, names, 1).into_tunnel();
         let client = host::Client::start(host::Backend::Auto, Bytes::mib(8)).expect("a thread");
         let options = ControllerOptions { io_queues: 1, ..options(tunnel, host, Keys::default()) };
         match client.connect(options).wait() {
@@ -350,7 +286,7 @@ fn a_broken_record_ends_its_connection_only() {
         &[0; 128],
         &[21, 3, 3, 0, 2, 2, 40],
     ] {
-        let mut raw = Raw::open(address, (HOST, DEFAULT_NQN), 1);
+        let mut raw = open(address, (HOST, DEFAULT_NQN), 1);
         raw.socket.write_all(record).expect("it is open");
         raw.socket.write_all(&[9; 70_000]).ok();
         let mut rest = Vec::new();
@@ -495,7 +431,7 @@ fn both_proofs_are_asked_for_if_the_subsystem_always_authenticates() {
         }
         let dhchap = Some(HostKeys { host: dh_key(7), controller: None });
         use_target(address, HOST, Keys { dhchap: dhchap.clone(), ..tls }, 2);
-        let alone = Keys { dhchap, tls: None };
+        let alone = Keys { dhchap, ..Keys::default() };
         use_target(address, HOST, alone, 2);
     }
 }

@@ -6,6 +6,7 @@
 #   shows REGEX COMMAND            must succeed and print a line that matches
 #   refused REGEX COMMAND          must fail, with an NVMe status that matches
 #   optional COMMAND               must succeed, or be refused in the specification's way
+#   start_tlshd                    makes the handshakes of TLS
 #   connect / disconnect           this target; waits until the namespaces are there or gone
 #   connect_beside NQN ID          the same target again, from another host or from the same
 #   allow REGEX REASON             a kernel message that belongs to what the walk does
@@ -140,6 +141,14 @@ look_around() {
 	until_true 20 "namespace 1" disk_of 1
 	namespace=$(disk_of 1)
 	until_true 20 "$controller to be live" is_live "$controller"
+}
+
+# The daemon that makes the handshakes of TLS, with keys of the keyring into which nvme-cli and the kernel put them.
+start_tlshd() {
+	modprobe tls
+	printf '[debug]\nloglevel=1\ntls=1\nnl=0\n[authenticate]\nkeyrings=.nvme\n[authenticate.client]\n[authenticate.server]\n' >/tmp/tlshd.conf
+	tlshd -s -c /tmp/tlshd.conf >/tmp/tlshd.log 2>&1 &
+	until_true 20 "the keyring" grep -q '\.nvme' /proc/keys
 }
 
 disconnect() {

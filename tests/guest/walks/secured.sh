@@ -9,10 +9,7 @@ allow 'failed to connect socket: -|Connect for subsystem .* is not allowed' 'as 
 allow 'resetting controller' 'a reset that is asked for'
 
 host=$(cat /etc/nvme/hostnqn)
-modprobe tls
-printf '[debug]\nloglevel=1\ntls=1\nnl=0\n[authenticate]\nkeyrings=.nvme\n[authenticate.client]\n[authenticate.server]\n' >/tmp/tlshd.conf
-tlshd -s -c /tmp/tlshd.conf >/tmp/tlshd.log 2>&1 &
-until_true 20 "the keyring" grep -q '\.nvme' /proc/keys
+start_tlshd
 
 use_key() { # use_key KEY VERSION: the key of this host for the target from now on, as an identity of this version
 	shows 'Inserted TLS key' nvme check-tls-key --identity="$2" --subsysnqn="$NQN" --hostnqn="$host" --keydata="$1" --insert

@@ -23,11 +23,17 @@ const ADMIN_DEPTH: u16 = 31;
 
 impl Session {
     pub(super) fn start(&mut self, now: Instant) {
-        self.controller = controller(&self.options, self.purpose);
-        self.found = None;
+        self.generated = None;
         let deadline = now + self.options.connect_timeout;
         self.phase = Phase::Starting { deadline };
         self.alarm = deadline;
+        self.open_admin();
+    }
+
+    /// Opens the admin connection of a controller on which no command was sent yet.
+    pub(super) fn open_admin(&mut self) {
+        self.controller = controller(&self.options, self.purpose);
+        self.found = None;
         self.open_connection(ADMIN_DEPTH, HostOptions::default());
     }
 
@@ -138,7 +144,9 @@ impl Session {
                 },
             }
         }
-        if !matches!(self.phase, Phase::Waiting { .. } | Phase::Over) {
+        // A connection that is being opened has nothing to send, whatever the controller has.
+        let is_open = self.connections.first().is_some_and(|admin| admin.is_open);
+        if is_open && !matches!(self.phase, Phase::Waiting { .. } | Phase::Over) {
             self.alarm = self.alarm.min(self.controller.next_timeout().unwrap_or(Instant::FAR_FUTURE));
             self.mark(ADMIN);
         }

@@ -7,6 +7,7 @@ use crate::options::{ControllerOptions, RetryPolicy};
 use crate::request::IoError;
 use nvme::tcp::Fatal;
 use sched::{Credit, CreditWindow};
+use tls::Broken;
 use units::{Instant, Nanos};
 
 /// After this time without an acknowledged shutdown, the connection is closed anyway.
@@ -83,7 +84,9 @@ impl Session {
             self.outputs.push_back(Output::Closed);
             return;
         }
-        let wait = if fault.may_pass() { self.retries.on_failure() } else { None };
+        // A target that has forgotten the key for TLS gets another one with the next try.
+        let is_forgotten = self.generated.is_some() && matches!(fault, Fault::Tls(Broken::Handshake(_)));
+        let wait = if fault.may_pass() || is_forgotten { self.retries.on_failure() } else { None };
         match wait {
             Some(retry_in) => {
                 let until = now + retry_in;
@@ -95,7 +98,7 @@ impl Session {
         }
     }
 
-    fn close_connections(&mut self, now: Instant, with_last_words: bool) {
+    pub(super) fn close_connections(&mut self, now: Instant, with_last_words: bool) {
         self.marked.clear();
         let mut out = Vec::new();
         for (number, mut connection) in std::mem::take(&mut self.connections).into_iter().enumerate() {

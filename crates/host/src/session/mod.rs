@@ -36,6 +36,7 @@ use crate::options::ControllerOptions;
 use crate::request::Completion;
 use crate::view::{BusyView, Meter, View};
 use crate::wait_queue::WaitQueue;
+use auth::hello::Psk;
 use nvme::host::{AdminOptions, ControllerInfo, HostController, Names, Purpose};
 use sched::{Credit, CreditWindow};
 use std::collections::VecDeque;
@@ -105,6 +106,8 @@ pub(crate) struct Session {
     outputs: VecDeque<Output>,
     /// The last transaction of a proof.
     transactions: u16,
+    /// The key for TLS that this try to connect has made.
+    generated: Option<Psk>,
     /// Empty between calls; kept to reuse its memory.
     connection_events: Vec<ConnectionEvent>,
 }
@@ -131,6 +134,7 @@ impl Session {
             busy: None,
             outputs: VecDeque::new(),
             transactions: 0,
+            generated: None,
             connection_events: Vec::new(),
             options,
         };
@@ -141,6 +145,13 @@ impl Session {
     /// Its options.
     pub(crate) fn options(&self) -> &ControllerOptions {
         &self.options
+    }
+
+    /// The keys for TLS of a connection that is opened now; `None` without TLS.
+    pub(crate) fn psks(&self) -> Option<Vec<Psk>> {
+        let (host, controller) = (self.options.host.as_str(), self.options.subsystem.as_str());
+        let configured = self.options.keys.tls.as_ref().map(|tls| tls.psks(host, controller));
+        configured.or_else(|| self.generated.clone().map(|psk| vec![psk]))
     }
 
     /// The information about the controller.

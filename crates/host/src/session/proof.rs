@@ -4,17 +4,22 @@
 //!   Connect ─► Send Negotiate ─► Receive Challenge ─► Send Reply ─► Receive Success1 [─► Send Success2] ─► the queue is used
 //! ```
 //!
+//! With concatenation the first admin connection is for a key: once that is made, the connection closes, and the session opens all of its
+//! connections with TLS. The target may have forgotten the key at the next try to connect, so each makes another one.
+//!
 //! The exponentiations, milliseconds for each queue, are done on the thread of the session.
 //!
 //! Holds: a host that has a key of the controller uses no controller that has not proved itself
-//!        (`a_controller_that_cannot_prove_itself_is_refused` in `crates/server/tests/proofs.rs`).
+//!        (`a_controller_that_cannot_prove_itself_is_refused` in `crates/server/tests/proofs.rs`); one that is to make its key for TLS
+//!        uses no controller without it (`crates/server/tests/concatenation.rs`).
 //! Elsewhere: the exchange is `auth`'s.
 
 use super::{ADMIN, Session};
 use crate::connection::Errand;
 use crate::fault::Fault;
 use auth::exchange::{HostExchange, HostKeys, Names, Offer, Outcome, Randomness};
-use auth::{Group, Hash};
+use auth::hello::Psk;
+use auth::{Channel, Generated, Group, Hash};
 use nvme::host::AdminCommand;
 use nvme::spec::Cqe;
 use units::Instant;
@@ -33,15 +38,27 @@ impl Session {
             controller: self.options.subsystem.as_str().to_owned(),
         };
         let random = randomness().map_err(|error| Fault::NoRandomness(error.to_string()))?;
-        let exchange = HostExchange::new(offer(), names, keys, random, self.transactions);
+        let (offer, transaction) = (offer(), self.transactions);
+        let exchange = match self.awaits_key() {
+            true => HostExchange::concatenating(Channel::NewKey, offer, names, keys, random, transaction),
+            false => HostExchange::new(offer, names, keys, random, transaction),
+        };
         self.connections[number].proof = Some(Box::new(exchange));
         self.go_on_with_proof(now, number)
     }
 
+    /// Whether a key for TLS is to be made first.
+    fn awaits_key(&self) -> bool {
+        self.options.keys.concatenates() && self.generated.is_none()
+    }
+
     /// A queue is used without a proof, as its Connect was answered. With TLS, both ends have proved themselves.
     pub(super) fn accept_without_proof(&self) -> Result<(), Fault> {
+        if self.awaits_key() {
+            return Err(Fault::NotConcatenated);
+        }
         match &self.options.keys.dhchap {
-            Some(HostKeys { controller: Some(_), .. }) if self.options.keys.tls.is_none() => {
+            Some(HostKeys { controller: Some(_), .. }) if self.psks().is_none() => {
                 Err(Fault::ControllerUnproved)
             }
             _ => Ok(()),
@@ -80,7 +97,11 @@ impl Session {
             match exchange.outcome() {
                 Outcome::Pending => {}
                 Outcome::Proved(_) => {
+                    let generated = exchange.take_generated();
                     connection.proof = None;
+                    if let Some(generated) = generated {
+                        return self.begin_anew(now, &generated);
+                    }
                     if number == ADMIN {
                         self.controller.on_proved(now);
                     } else {
@@ -91,6 +112,16 @@ impl Session {
             }
         }
         self.mark(number);
+        Ok(())
+    }
+
+    /// A key for TLS is made: the connection has served its purpose.
+    fn begin_anew(&mut self, now: Instant, generated: &Generated) -> Result<(), Fault> {
+        let names = (self.options.host.as_str(), self.options.subsystem.as_str());
+        let psk = Psk::of_generated(generated, names).expect("a context with a digest fits");
+        self.generated = Some(psk);
+        self.close_connections(now, false);
+        self.open_admin();
         Ok(())
     }
 }

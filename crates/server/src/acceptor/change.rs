@@ -93,7 +93,10 @@ impl Acceptor {
                 self.accounts.set_named(hosts);
                 self.update_all_shares();
             }
-            Change::Keys(keys) => self.parts.proofs.keys = keys,
+            Change::Keys(keys) => {
+                self.generated.retain(|host, origin| keys.is_origin(host, origin));
+                self.parts.proofs.keys = keys;
+            }
             Change::Limits(limits) => self.set_limits(limits),
             Change::Listen { address, listener, answer } => {
                 let listening = self.parts.reactor.listen(listener);

@@ -15,7 +15,7 @@ use crate::assemble::connect_bounds;
 use crate::payload::Payload;
 use crate::pipeline::admission::Admission;
 use crate::pipeline::message::{Announcement, Handover, ToPipeline};
-use crate::proof::{Due, Refusal as Unproved};
+use crate::proof::{Due, Queue, Refusal as Unproved};
 use crate::quota::{Charged, Origin};
 use crate::slab::Key;
 use nvme::buffer::Buffer;
@@ -70,7 +70,10 @@ impl Acceptor {
         }
         let entry = self.connections.get(key).expect("its command has just come");
         let identity = entry.identity.as_ref();
-        let is_secured = identity.is_some();
+        let queue = Queue {
+            is_admin: ConnectCommand::parse(&sqe).queue_id == 0,
+            secured: identity.map(|identity| identity.kind),
+        };
         let is_other = |identity: &Identity| {
             subsystem.as_str() != identity.controller
                 || data.host_nqn().is_none_or(|host| host.as_str() != identity.host)
@@ -84,7 +87,7 @@ impl Acceptor {
         let (Some(route), Some(host)) = (named, data.host_nqn()) else {
             let keys = &self.parts.proofs.keys;
             if let Some(host) = data.host_nqn().filter(|_| subsystem.as_str() == Nqn::DISCOVERY) {
-                match keys.due_for_discovery(host.as_str(), is_secured) {
+                match keys.due_for_discovery(host.as_str(), queue) {
                     Due::Proof(keys) => {
                         let bounds = self.parts.discovery.connect_bounds();
                         let claim = Claim { sqe, data, host, subsystem, bounds, keys };
@@ -98,7 +101,7 @@ impl Acceptor {
             return self.connect_discovery(now, key, &sqe, &data, None).map_err(|cqe| refuse(cqe, why));
         };
         let is_allowed = route.hosts.allows(host.as_str());
-        match self.parts.proofs.keys.due(route.demand, host.as_str(), is_allowed, is_secured) {
+        match self.parts.proofs.keys.due(route.demand, host.as_str(), is_allowed, queue) {
             Due::Proof(keys) => {
                 let bounds = connect_bounds(&self.parts.limits);
                 return self.ask_for_proof(now, key, Claim { sqe, data, host, subsystem, bounds, keys });
@@ -225,7 +228,7 @@ impl Acceptor {
         };
         let PendingHandover { connect, connect_data, subsystem, home, place, proved, .. } = *pending;
         let Place { tenant, host, charged } = place;
-        let peer = entry.connection.peer;
+        let (peer, secured) = (entry.connection.peer, entry.identity.map(|identity| identity.kind));
         let is_at_home = self.is_at_home(Clock.now(), &host, charged.origin());
         let handover = Handover {
             moving: entry.connection.into_moving(socket),
@@ -235,6 +238,7 @@ impl Acceptor {
             tenant,
             is_at_home,
             proved,
+            secured,
             admission: Admission::new(host, charged, self.parts.mailbox.clone()),
         };
         if !self.pipelines.post(home, ToPipeline::Connection(Box::new(handover))) {

@@ -44,7 +44,7 @@ use crate::missed::MissedTime;
 use crate::payload::Intakes;
 use crate::pipeline::Peers;
 use crate::pipeline::message::{Report, ToAcceptor};
-use crate::proof::{Proofs, Throttle};
+use crate::proof::{GeneratedKeys, Proofs, Throttle};
 use crate::quota::{ConnectionQuota, Origin, QuotaLimits};
 use crate::replies::{Backlog, Deferred};
 use crate::slab::{Key, Slab};
@@ -126,6 +126,8 @@ enum Stage {
     Handshake,
     /// Connect was answered, and the host has to prove who it is.
     Proving(Box<Proving>),
+    /// The host has made a key for TLS, and is to begin anew with it: it closes this connection.
+    Concatenated,
     /// Connect has arrived. The socket is being detached from the reactor.
     HandingOver(Box<PendingHandover>),
     /// Connected to discovery.
@@ -166,6 +168,8 @@ pub(crate) struct Acceptor {
     /// Connections that are delayed, by the end of the delay.
     delayed: BTreeSet<(Instant, Key)>,
     throttle: Throttle,
+    /// Keys for TLS that hosts have made.
+    generated: GeneratedKeys,
     /// Identifiers of controllers, drawn downwards for hosts that have to prove who they are.
     controller_last: u16,
     registry: Registry,
@@ -204,6 +208,7 @@ impl Acceptor {
             handshakes: Handshakes::new(parts.limits.connections_waiting as usize),
             delayed: BTreeSet::new(),
             throttle: Throttle::new(parts.limits.auth_failures_per_minute),
+            generated: GeneratedKeys::default(),
             controller_last: 0,
             registry: Registry::new(TENANTS_MAX),
             quota: ConnectionQuota::new(quota_limits(&parts.limits)),
@@ -280,7 +285,8 @@ impl Acceptor {
         let deferred = self.deferred.deadline();
         let grants = self.grants.deadline();
         let delayed = self.delayed.first().map(|(at, _)| *at);
-        [self.handshakes.deadline(), stall, keep_alive, self.resume_at, suppressed, deferred, grants, delayed]
+        let (waiting, generated) = (self.handshakes.deadline(), self.generated.deadline());
+        [waiting, stall, keep_alive, self.resume_at, suppressed, deferred, grants, delayed, generated]
             .into_iter()
             .flatten()
             .min()
@@ -341,6 +347,7 @@ impl Acceptor {
             }
             ToAcceptor::QueuesWanted { host, request } => self.on_queues_wanted(now, host, request),
             ToAcceptor::Computed { connection, computed } => self.on_computed(now, connection, computed),
+            ToAcceptor::Generated { names, made } => self.generated.keep(now, names, *made),
             ToAcceptor::Change(change) => self.on_change(change),
             ToAcceptor::Drain => {
                 for (_, listener) in self.listeners.drain(..) {
@@ -419,12 +426,13 @@ impl Acceptor {
             let why = match handshake {
                 Handshake::IcReq => "no ICReq arrived within limits.handshake_timeout",
                 Handshake::Connect => "no Connect arrived within limits.connect_timeout",
-                Handshake::Proof => "the host did not prove who it is within limits.auth_timeout",
+                Handshake::Proof => self.late_proof(key),
             };
             self.close(now, key, Subject::Dropped, why);
         }
         self.end_delays(now);
         self.expire_grants(now);
+        self.generated.expire(now);
         while let Some(Suppressed { address, subject, count }) = self.log_throttle.poll(now) {
             warn!(?address, "{subject}: {count} more in the last seconds");
         }

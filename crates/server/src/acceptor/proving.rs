@@ -9,6 +9,9 @@
 //!                                                                          └─ not ────► counted, logged, closed
 //! ```
 //!
+//! A host without TLS may make a key for TLS by its proof (concatenation). Then its connection is of no other use: the host closes it and
+//! begins anew with that key, so neither a quota nor a pipeline nor a controller gets to know of it.
+//!
 //! Holds: each connection that ends without its proof is counted once, by its reason, and delays later ones of its address
 //!        (`tests/proofs.rs`).
 //! NVM Express Base Specification: "Connect Command and Response" (AUTHREQ), "Fabrics Authentication".
@@ -70,6 +73,11 @@ impl Proving {
         self.host.as_str()
     }
 
+    /// The names of the two ends.
+    fn names(&self) -> Names {
+        names(&self.host, &self.subsystem)
+    }
+
     /// Why it has not proved who it is: for the counts, and for the log with what to do.
     fn reason(&self) -> (proof::Refusal, &'static str) {
         use proof::Refusal;
@@ -86,6 +94,10 @@ impl Proving {
     }
 }
 
+fn names(host: &Nqn, controller: &Nqn) -> Names {
+    Names { host: host.as_str().to_owned(), controller: controller.as_str().to_owned() }
+}
+
 impl Acceptor {
     /// Answers a Connect with the request to prove who the host is.
     pub(super) fn ask_for_proof(&mut self, now: Instant, key: Key, claim: Claim) -> Result<(), Refusal> {
@@ -95,7 +107,7 @@ impl Acceptor {
             Ok(command) => command,
             Err(cqe) => return Err(refuse(cqe, host, "a parameter of the Connect is out of bounds")),
         };
-        let names = Names { host: host.as_str().to_owned(), controller: subsystem.as_str().to_owned() };
+        let names = names(&host, &subsystem);
         let Ok(proof) = Proof::new(&self.parts.proofs.keys, keys, names) else {
             let cqe = Cqe::new(sqe.cid(), Status::INTERNAL_ERROR);
             return Err(refuse(cqe, host, "the system gives no random bytes"));
@@ -229,12 +241,26 @@ impl Acceptor {
     }
 
     /// The host has proved who it is, by the key of this index.
-    fn on_proved(&mut self, now: Instant, key: Key, proving: Proving, index: usize) {
-        let Proving { connect, connect_data, host, subsystem, controller_id, .. } = proving;
-        let peer = self.connections.get(key).expect("its command has just come").connection.peer;
+    fn on_proved(&mut self, now: Instant, key: Key, mut proving: Proving, index: usize) {
+        let entry = self.connections.get_mut(key).expect("its command has just come");
+        let peer = entry.connection.peer;
         if index > 0 && self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
-            info!(%peer, host = host.as_str(), "the host has proved itself with dhchap_key_next");
+            let host = proving.claimed();
+            info!(%peer, host, "the host has proved itself with dhchap_key_next");
         }
+        if let Some(made) = proving.proof.take_generated() {
+            self.generated.keep(now, proving.names(), made);
+            if entry.identity.is_none() {
+                // Its time as a handshake goes on.
+                entry.stage = Stage::Concatenated;
+                if self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
+                    let host = proving.claimed();
+                    info!(%peer, host, "the host has made a key for TLS, with which it is to connect again");
+                }
+                return;
+            }
+        }
+        let Proving { connect, connect_data, host, subsystem, controller_id, .. } = proving;
         let proved = Some(controller_id);
         // The subsystem or its hosts may have changed since Connect.
         let route = self.routes.iter().find(|route| route.nqn == subsystem.as_str());
@@ -254,6 +280,16 @@ impl Acceptor {
             }
             let entry = self.connections.get_mut(key).expect("looked up above");
             entry.connection.end();
+        }
+    }
+
+    /// The reason for which a connection ends whose time for the proof is over.
+    pub(super) fn late_proof(&self, key: Key) -> &'static str {
+        match self.connections.get(key).map(|entry| &entry.stage) {
+            Some(Stage::Concatenated) => {
+                "the host did not close it within limits.auth_timeout after it had made a key for TLS"
+            }
+            _ => "the host did not prove who it is within limits.auth_timeout",
         }
     }
 

@@ -28,6 +28,8 @@ const EARLY_MAX: usize = 4096;
 const TOO_MUCH: &str = "the host sent more than its first message before that was answered";
 /// The reason logged for a host that begins with TLS and goes no further.
 const UNFINISHED: &str = "it did not finish the handshake of TLS";
+/// The reason logged for a host that uses a connection which was for a key only.
+const WITHOUT_TLS: &str = "the host goes on without TLS after it has made a key for TLS";
 /// The reason logged for a host that does not wait for the answer to Connect.
 const TOO_EARLY: &str = "the host sent commands before Connect was answered";
 
@@ -164,6 +166,7 @@ impl Acceptor {
                 }
             }
             Stage::Proving(_) => self.on_proof_command(now, key, sqe, data),
+            Stage::Concatenated => self.close(now, key, Subject::Violation, WITHOUT_TLS),
             Stage::Discovery => self.on_discovery_command(now, key, sqe, data),
             Stage::HandingOver(_) => self.close(now, key, Subject::Violation, TOO_EARLY),
             Stage::Delayed { .. } | Stage::Opening | Stage::Securing(_) | Stage::Refused => {}
@@ -219,7 +222,7 @@ impl Acceptor {
             Stage::Delayed { until, .. } => {
                 self.delayed.remove(&(until, key));
             }
-            Stage::Opening | Stage::Handshake | Stage::Refused => {}
+            Stage::Opening | Stage::Handshake | Stage::Concatenated | Stage::Refused => {}
         }
         // Last, so that whatever is counted and logged of it is there when the host sees the end.
         self.parts.reactor.close(entry.connection.token);

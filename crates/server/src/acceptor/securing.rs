@@ -9,17 +9,19 @@
 //! The identity that TLS has proved stays with the connection, and its Connect has to name the same host and subsystem. Until the handshake
 //! is done the connection awaits ICReq, for `limits.handshake_timeout` in all; it holds at most 64 KiB, and may be evicted.
 //!
+//! A host that has made a key for TLS on its admin queue (`proving`) comes back with it; that key proves it, too.
+//!
 //! Holds: `tests/tls.rs`: no other version, key or identity gets in, and the reasons are counted.
 //! NVMe/TCP Transport Specification: "Transport Layer Security"; RFC 8446, section 6.
 
 use super::{Acceptor, Stage};
 use crate::config::Tls;
 use crate::log_throttle::Subject;
-use crate::proof::Refusal;
+use crate::proof::{Names, Refusal};
 use crate::quota::Origin;
 use crate::slab::Key;
-use auth::hello::{Alert, Chosen, Collector, Mismatch};
-use auth::psk::Derivation;
+use auth::hello::{Alert, Chosen, Collector, Found, Mismatch};
+use auth::psk::{Derivation, Kind};
 use nvme::spec::Nqn;
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -32,6 +34,8 @@ use units::Instant;
 pub(super) struct Identity {
     pub(super) host: String,
     pub(super) controller: String,
+    /// The kind of key that has proved them.
+    pub(super) kind: Kind,
 }
 
 impl Acceptor {
@@ -75,7 +79,10 @@ impl Acceptor {
                 }
                 None => controller == Nqn::DISCOVERY && self.parts.proofs.keys.discovery_has_tls(),
             };
-            self.parts.proofs.keys.tls_keys(host, is_allowed)
+            let ring = &self.parts.proofs.keys;
+            let names = Names { host: host.to_owned(), controller: controller.to_owned() };
+            let generated = self.generated.find(now, &names, |origin| ring.is_origin(host, origin));
+            ring.tls_keys(host, is_allowed, generated)
         };
         let chosen = match collector.hello().and_then(|hello| hello.choose(keys)) {
             Ok(chosen) => chosen,
@@ -87,19 +94,25 @@ impl Acceptor {
             }
             Err(mismatch) => return self.on_mismatch(now, key, mismatch, &collector),
         };
-        let Chosen { host, controller, psk, index, derivation } = chosen;
+        let Chosen { host, controller, psk, found } = chosen;
         let stream = match Stream::server(&psk) {
             Ok(stream) => stream,
             Err(broken) => return self.close(now, key, Subject::Dropped, &broken.to_string()),
         };
         let entry = self.connections.get_mut(key).expect("it has just sent this");
         let peer = entry.connection.peer;
-        let is_old = derivation == Derivation::OldLibnvme;
-        if (index > 0 || is_old) && self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
-            let derived = if is_old { ", derived as libnvme before 1.16 does" } else { "" };
-            info!(%peer, host, "the host proves itself with key {} of tls_key{derived}", index + 1);
-        }
-        entry.identity = Some(Identity { host, controller });
+        let kind = match found {
+            Found::Generated => Kind::Generated,
+            Found::Configured { index, derivation } => {
+                let is_old = derivation == Derivation::OldLibnvme;
+                if (index > 0 || is_old) && self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
+                    let derived = if is_old { ", derived as libnvme before 1.16 does" } else { "" };
+                    info!(%peer, host, "the host proves itself with key {} of tls_key{derived}", index + 1);
+                }
+                Kind::Retained
+            }
+        };
+        entry.identity = Some(Identity { host, controller, kind });
         entry.connection.secure(stream);
         self.parse(now, key, &collector.into_records());
     }
@@ -112,7 +125,7 @@ impl Acceptor {
             Mismatch::Malformed(_) => Refusal::TlsMalformed,
             Mismatch::OldVersion | Mismatch::NoPsk { .. } | Mismatch::NoSuite => Refusal::TlsNoPsk,
             Mismatch::Unknown { .. } => Refusal::TlsUnknown,
-            Mismatch::WrongKey | Mismatch::OtherHash => Refusal::TlsWrongKey,
+            Mismatch::WrongKey | Mismatch::WrongGeneratedKey | Mismatch::OtherHash => Refusal::TlsWrongKey,
         };
         let identities: Vec<String> = match collector.hello() {
             Ok(hello) => hello.identities().map(|identity| format!("{identity:?}")).collect(),

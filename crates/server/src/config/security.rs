@@ -4,6 +4,7 @@
 //! [security]
 //! authentication = "optional"
 //! tls = "optional"
+//! concat = true
 //! dhchap_hash = ["sha384", "sha512", "sha256"]
 //! dhchap_group = ["ffdhe3072", "ffdhe4096", "ffdhe2048"]
 //! [[host]]
@@ -130,6 +131,8 @@ pub struct SecurityConfig {
     pub tls: Tls,
     /// The hosts that may ask discovery for records.
     pub discovery: DiscoveryAccess,
+    /// Whether a host may make its key for TLS by DH-HMAC-CHAP (concatenation).
+    pub concat: bool,
     /// Hashes of DH-HMAC-CHAP, in the order of preference.
     pub dhchap_hash: Vec<Hash>,
     /// Its groups, in the order of preference; `None` is the exchange without one.
@@ -142,6 +145,7 @@ impl Default for SecurityConfig {
             authentication: Authentication::default(),
             tls: Tls::default(),
             discovery: DiscoveryAccess::default(),
+            concat: false,
             dhchap_hash: vec![Hash::Sha384, Hash::Sha512, Hash::Sha256],
             dhchap_group: [Group::Ffdhe3072, Group::Ffdhe4096, Group::Ffdhe2048].map(Some).to_vec(),
         }
@@ -150,13 +154,14 @@ impl Default for SecurityConfig {
 
 impl SecurityConfig {
     /// The values of its fields, with their names, for people.
-    pub(crate) fn shown(&self) -> [(&'static str, String); 5] {
+    pub(crate) fn shown(&self) -> [(&'static str, String); 6] {
         let hashes: Vec<&str> = self.dhchap_hash.iter().map(|hash| hash.name()).collect();
         let groups: Vec<&str> = self.dhchap_group.iter().map(|group| group_name(*group)).collect();
         [
             ("authentication", self.authentication.word().to_owned()),
             ("tls", self.tls.word().to_owned()),
             ("discovery", word(&DISCOVERIES, &self.discovery).to_owned()),
+            ("concat", self.concat.to_string()),
             ("dhchap_hash", hashes.join(" ")),
             ("dhchap_group", groups.join(" ")),
         ]
@@ -168,6 +173,13 @@ impl SecurityConfig {
             authentication: own.authentication.unwrap_or(self.authentication),
             tls: own.tls.unwrap_or(self.tls),
         }
+    }
+
+    /// Whether `host` can make a key for TLS where `demand` is asked for.
+    fn concatenates(&self, demand: Demand, host: &HostConfig) -> bool {
+        let Demand { authentication, tls } = demand;
+        let is_proved = authentication != Authentication::Off && host.dhchap_key.is_some();
+        self.concat && is_proved && tls != Tls::Off
     }
 
     /// The proofs that discovery asks for, if it is not open. Also then TLS is not required: `tls = "required"` is about subsystems.
@@ -224,6 +236,7 @@ pub(super) fn read(mut table: Fields<'_, '_>, findings: &mut Findings) -> Securi
         authentication: table.choice(findings, "authentication", &AUTHENTICATIONS).unwrap_or_default(),
         tls: table.choice(findings, "tls", &TLS).unwrap_or_default(),
         discovery: table.choice(findings, "discovery", &DISCOVERIES).unwrap_or_default(),
+        concat: table.truth(findings, "concat").unwrap_or(default.concat),
         dhchap_hash: table
             .list(findings, "dhchap_hash", "a list of \"sha256\", \"sha384\" and \"sha512\"", |text| {
                 Hash::ALL.into_iter().find(|hash| hash.name() == text)
@@ -326,11 +339,16 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
             false => format!("security.{name}"),
         };
         let mut allowed = config.hosts.iter().filter(|host| subsystem.hosts.allows(&host.nqn));
-        let has_tls_key = allowed.clone().any(|host| !host.tls_key.is_empty());
+        let has_tls_key =
+            allowed.clone().any(|host| !host.tls_key.is_empty() || security.concatenates(demand, host));
         if demand.tls == Tls::Required && !has_tls_key {
             let what = format!("no host of {} has a key for TLS, so none can connect", subsystem.nqn);
             let field = field("tls", own.tls.is_some());
-            report(field, what, "write a [[host]] table with its tls_key for each of them");
+            report(
+                field,
+                what,
+                "write a [[host]] table with its tls_key for each of them, or concat = true into [security] and their dhchap_key",
+            );
         }
         let field = field("authentication", own.authentication.is_some());
         let lets_no_key_in = match demand.authentication {
@@ -347,6 +365,28 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
         {
             let what = format!("{} lets everyone in under the name of a host that has a key", subsystem.nqn);
             report(field, what, "write \"optional\", or list the hosts of the subsystem");
+        }
+    }
+    if security.concat {
+        let pairs = config.subsystems.iter().flat_map(|subsystem| {
+            let hosts = config.hosts.iter().filter(|host| subsystem.hosts.allows(&host.nqn));
+            hosts.map(|host| (security.demand(subsystem.security), host))
+        });
+        let mut usable = pairs.filter(|(demand, host)| security.concatenates(*demand, host));
+        let field = || "security.concat".to_owned();
+        if usable.next().is_none() {
+            let what =
+                "no host with a dhchap_key may use a subsystem that has TLS and asks for proofs".into();
+            let advice = "write tls = \"optional\" or \"required\" into [security] and a [[host]] with its dhchap_key, or remove concat";
+            report(field(), what, advice);
+        }
+        if !security.dhchap_hash.iter().any(|hash| hash.is_of_tls()) {
+            let advice = "add \"sha384\" or \"sha256\" to dhchap_hash";
+            report(field(), "no cipher suite has a hash of dhchap_hash".into(), advice);
+        }
+        if security.dhchap_group.iter().all(Option::is_none) {
+            let advice = "add \"ffdhe3072\" to dhchap_group";
+            report(field(), "a key cannot be made without a group".into(), advice);
         }
     }
     if security.discovery == DiscoveryAccess::Hosts && !has_keys {

@@ -31,7 +31,9 @@ const SECURITY: &str = r#"
 [security]
 authentication = "required"
 discovery = "hosts"
-dhchap_hash = ["sha512"]
+tls = "optional"
+concat = true
+dhchap_hash = ["sha512", "sha384"]
 dhchap_group = ["ffdhe4096", "null"]
 
 [[host]]
@@ -48,6 +50,8 @@ fn every_problem_of_proofs_has_its_field() {
     let host = format!("[[host]]\nnqn = {HOST:?}\ndhchap_key = \"a\"\n");
     assert!(Config::parse(&format!("{open}{SECURITY}")).is_ok());
     assert!(Config::parse(&format!("{for_host}{host}")).is_ok());
+    let made_keys = "[security]\nconcat = true\ntls = \"required\"\n";
+    assert!(Config::parse(&format!("{open}{made_keys}{host}")).is_ok(), "a host can make its key for TLS");
     for (text, field, what) in [
         (format!("{open}[security]\nauthentication = \"perhaps\"\n"), "security.authentication", "perhaps"),
         (format!("{open}[security]\ndhchap_hash = []\n"), "security.dhchap_hash", "no host could prove"),
@@ -68,6 +72,32 @@ fn every_problem_of_proofs_has_its_field() {
             "have keys",
         ),
         (format!("{open}[security]\ndiscovery = \"hosts\"\n"), "security.discovery", "none would see"),
+        (format!("{open}[security]\nconcat = \"yes\"\n"), "security.concat", "true"),
+        (format!("{open}[security]\nconcat = true\ntls = \"optional\"\n"), "security.concat", "no host with"),
+        (format!("{open}[security]\nconcat = true\n{host}"), "security.concat", "no host with a dhchap_key"),
+        (
+            format!(
+                "{open}[security]\nconcat = true\ntls = \"optional\"\n[[host]]\nnqn = {HOST:?}\ntls_key = [\"a\"]\n"
+            ),
+            "security.concat",
+            "no host with a dhchap_key",
+        ),
+        (
+            format!("{open}[subsystem.security]\nauthentication = \"off\"\n{made_keys}{host}"),
+            "security.concat",
+            "asks for proofs",
+        ),
+        (
+            format!("{open}{made_keys}dhchap_hash = [\"sha512\"]\n{host}"),
+            "security.concat",
+            "no cipher suite",
+        ),
+        (format!("{open}{made_keys}dhchap_group = [\"null\"]\n{host}"), "security.concat", "without a group"),
+        (
+            format!("{open}[security]\ntls = \"required\"\n{host}"),
+            "security.tls",
+            "has a key for TLS, so none can connect",
+        ),
         (
             format!("{open}[subsystem.security]\nauthentication = \"off\"\n{host}"),
             "subsystem[0].security.authentication",
@@ -120,7 +150,7 @@ from = "1500us"
     let faulty = SMALLEST.replace("size = \"1G\"\n", &format!("size = \"1G\"\n{faults}"));
     let large = format!("{SMALLEST}[limits]\nhang_after = \"18446744073709551615ns\"\n");
     let secured = format!(
-        "{}\n[subsystem.security]\nauthentication = \"off\"\n{SECURITY}",
+        "{}\n[subsystem.security]\nauthentication = \"always\"\n{SECURITY}",
         SMALLEST.replace("allow_any_host = true", &format!("hosts = [{HOST:?}]"))
     );
     for text in [EXAMPLE, SMALLEST, &faulty, &large, &secured] {

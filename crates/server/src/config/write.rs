@@ -270,6 +270,7 @@ fn security(security: &SecurityConfig) -> Table {
     entries.put("authentication", security.authentication.word());
     entries.put("tls", security.tls.word());
     entries.put("discovery", word(&DISCOVERIES, &security.discovery));
+    entries.put("concat", security.concat);
     entries.put("dhchap_hash", texts(&security.dhchap_hash));
     let groups = security.dhchap_group.iter().map(|group| group_name(*group).to_owned());
     entries.put("dhchap_group", groups.collect::<Vec<_>>());

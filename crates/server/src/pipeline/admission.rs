@@ -7,6 +7,7 @@
 
 use super::message::{QueueRequest, ToAcceptor};
 use crate::mailbox::{Channel, Mailbox, SystemChannel};
+use crate::proof::{Made, Names};
 use crate::quota::Charged;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -31,6 +32,12 @@ impl<L: Channel<ToAcceptor>> Admission<L> {
     pub(crate) fn ask_for_queues(&self, request: QueueRequest) {
         self.controller.set(Some(request.controller));
         self.acceptor.tell(ToAcceptor::QueuesWanted { host: self.shared_host(), request });
+    }
+
+    /// Keeps a key for TLS that the host has made for its controller.
+    pub(crate) fn keep_generated(&self, controller: String, made: Made) {
+        let names = Names { host: self.host().to_owned(), controller };
+        self.acceptor.tell(ToAcceptor::Generated { names, made: Box::new(made) });
     }
 
     /// The host's NQN.

@@ -19,8 +19,8 @@ use units::{Bytes, Instant};
 impl Pipeline {
     /// A connection comes from the acceptor, with a Connect command to be answered.
     pub(super) fn on_handover(&mut self, now: Instant, handover: Handover) {
-        let Handover { mut moving, connect, connect_data, subsystem, tenant, is_at_home, proved, admission } =
-            handover;
+        let Handover { mut moving, connect, connect_data, subsystem, tenant, .. } = handover;
+        let Handover { is_at_home, proved, secured, admission, .. } = handover;
         let arrival = Arrival { is_at_home, controller_id: proved };
         let peer = moving.peer();
         if self.phase != Phase::Running {
@@ -28,7 +28,8 @@ impl Pipeline {
         }
         let limit = self.limits.memory_per_connection;
         let account = self.tenants.account(tenant, admission.host(), peer, limit);
-        let session = Session::new((peer, tenant, subsystem), admission, account);
+        let mut session = Session::new((peer, tenant, subsystem), admission, account);
+        session.secured = secured;
         let key = self.commands.sessions.insert(session);
         match self.connect(now, key, (&connect, &connect_data), arrival) {
             Ok(connected) => {

@@ -4,11 +4,12 @@ use super::admission::Admission;
 use super::change::Change;
 use crate::connections::message::ConnectionEvent;
 use crate::outbox::Batched;
-use crate::proof::Computed;
+use crate::proof::{Computed, Made, Names};
 use crate::quota::Charged;
 use crate::slab::Key;
 use crate::switch::{Failure, Work};
 use crate::transport::Moving;
+use auth::psk::Kind;
 use nvme::spec::connect::ConnectData;
 use nvme::spec::{Cqe, Sqe};
 use reactor::IoBuffer;
@@ -121,6 +122,8 @@ pub(crate) struct Handover {
     pub(crate) is_at_home: bool,
     /// The controller, if Connect was answered before the host proved who it is.
     pub(crate) proved: Option<u16>,
+    /// The kind of key by which TLS has proved the host.
+    pub(crate) secured: Option<Kind>,
     /// Its place among the acceptor's, with the host's NQN.
     pub(crate) admission: Admission,
 }
@@ -187,6 +190,13 @@ pub(crate) enum ToAcceptor {
         connection: Key,
         /// The result.
         computed: Computed,
+    },
+    /// A host has made another key for TLS on an admin queue.
+    Generated {
+        /// The host and its controller.
+        names: Names,
+        /// The key, and the one by which the host has proved itself.
+        made: Box<Made>,
     },
     /// Something changes.
     Change(crate::acceptor::Change),

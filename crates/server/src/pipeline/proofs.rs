@@ -1,7 +1,8 @@
 //! Hosts that prove anew who they are, on queues that are connected.
 //!
 //! A host may do so at any time, on each of its queues, while its IOs go on: after its key was changed, for example. A host that fails
-//! loses the queue, and with its admin queue the controller.
+//! loses the queue, and with its admin queue the controller. On an admin queue with TLS it may make another key for TLS, which the acceptor
+//! keeps; the connection goes on with the one that it has.
 //!
 //! Holds: IOs go on during a proof, and a queue whose host fails is closed (`tests/proofs.rs`).
 //! Elsewhere: the proof before a connection comes here is `acceptor::proving`.
@@ -11,9 +12,10 @@ use super::message::ToPipeline;
 use crate::account::{Account, Permit};
 use crate::log_throttle::Subject;
 use crate::mailbox::Mailbox;
-use crate::proof::{Computed, Message, Names, Proof, Proofs, Task};
+use crate::proof::{Computed, Message, Names, Proof, Proofs, Queue, Task};
 use crate::quota::Origin;
 use crate::slab::Key;
+use auth::Concatenation;
 use auth::exchange::Outcome;
 use nvme::spec::{AuthenticationCommand, Cqe, Sqe, Status};
 use tracing::{info, warn};
@@ -68,7 +70,13 @@ impl Commands {
             let controller = self.homes.get_mut(session.subsystem)?.subsystem.nqn().as_str().to_owned();
             let host = session.admission.host().to_owned();
             let ring = &self.proofs.shared.keys;
-            let keys = ring.keys_of(&host)?;
+            let is_admin = session.queue_id == 0;
+            let concatenation = match session.secured {
+                // A first key is made before a connection comes here.
+                None => Concatenation::Refused,
+                secured => ring.concatenation(Queue { is_admin, secured }, false),
+            };
+            let keys = ring.keys_of(&host, concatenation)?;
             // Without random bytes there is no proof; the host may try again.
             let proof = Proof::new(ring, keys, Names { host, controller }).ok()?;
             session.proof = Some(Box::new(proof));
@@ -99,8 +107,15 @@ impl Commands {
         key: Key,
         (reply, permit): (Result<Message, Cqe>, Option<Permit>),
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
         let wire = session.wire;
+        if let Some(made) = session.proof.as_mut().and_then(|proof| proof.take_generated())
+            && let Some(home) = self.homes.get_mut(session.subsystem)
+        {
+            let controller = home.subsystem.nqn().as_str().to_owned();
+            // Before the host hears of it: it may use it at once.
+            session.admission.keep_generated(controller, made);
+        }
         match reply {
             Ok(Message { cqe, bytes, length }) => {
                 let size = bytes.capacity() as u64;

@@ -23,6 +23,7 @@ use crate::intrusive_list::{Links, List};
 use crate::proof::Proof;
 use crate::replies::Backlog;
 use crate::slab::{Key, Slab};
+use auth::psk::Kind;
 use nvme::subsystem::Connected;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -63,6 +64,8 @@ pub(super) struct Session {
     pub(super) aborts: usize,
     /// Its part of the loads of threads.
     pub(super) burdens: Vec<Burden>,
+    /// The kind of key by which TLS has proved its host.
+    pub(super) secured: Option<Kind>,
     /// The latest proof of its host on this queue.
     pub(super) proof: Option<Box<Proof>>,
 }
@@ -92,6 +95,7 @@ impl Session {
             read_permits: ReadPermits::default(),
             aborts: 0,
             burdens: Vec::new(),
+            secured: None,
             proof: None,
         }
     }

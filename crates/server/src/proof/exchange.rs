@@ -5,10 +5,11 @@
 //!
 //! Holds: the result of a computation for another proof is ignored (`the_result_for_an_earlier_proof_is_ignored`).
 
+use super::generated::Made;
 use super::keys::{KeyRing, Keys};
 use super::refusals::Refusal;
-use auth::Explanation;
 use auth::exchange::{ControllerExchange, DhJob, DhResult, Outcome, Randomness, Received};
+use auth::{Concatenation, Explanation};
 use nvme::spec::{Cqe, Sqe, Status};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -59,6 +60,7 @@ pub(crate) struct Proof {
     /// A Receive without a message yet.
     waiting: Option<Sqe>,
     is_decoy: bool,
+    concatenation: Concatenation,
 }
 
 impl Proof {
@@ -71,17 +73,24 @@ impl Proof {
         let mut bytes = Zeroizing::new([0; Randomness::BYTES]);
         getrandom::fill(&mut *bytes)?;
         Ok(Proof {
-            exchange: ControllerExchange::new(ring.offer().clone(), names, keys.of, Randomness::of(&bytes)),
+            exchange: ControllerExchange::new(ring.offer().clone(), names, keys.of, Randomness::of(&bytes))
+                .allowing(keys.concatenation),
             number: LAST.fetch_add(1, Ordering::Relaxed),
             alive: Arc::new(()),
             waiting: None,
             is_decoy: keys.is_decoy,
+            concatenation: keys.concatenation,
         })
     }
 
     /// The state of the exchange.
     pub(crate) fn outcome(&self) -> Outcome {
         self.exchange.outcome()
+    }
+
+    /// The key for TLS that the host has made, once it has proved who it is.
+    pub(crate) fn take_generated(&mut self) -> Option<Made> {
+        self.exchange.take_generated()
     }
 
     /// Why the host has not proved who it is, and what to do; `None` if nothing has failed yet.
@@ -114,7 +123,17 @@ impl Proof {
                 (Refusal::NothingInCommon, why)
             }
             Explanation::SecureChannel => {
-                let why = "it wants a key for TLS from this exchange, which this target does not offer: connect without --concat";
+                let why = match self.concatenation {
+                    Concatenation::Refused => {
+                        "it wants a key for TLS from this exchange, which is not offered here: connect without --concat, or write concat = true into [security] (docs/identity.md#concatenation)"
+                    }
+                    Concatenation::New { is_due: true } => {
+                        "it connects without TLS, which its subsystem asks for, and wants no key for it: nvme connect --tls, or --concat"
+                    }
+                    Concatenation::New { .. } | Concatenation::Another => {
+                        "it wants a key for TLS without a group, or in place of a key that it does not have"
+                    }
+                };
                 (Refusal::SecureChannel, why)
             }
             Explanation::Protocol | Explanation::Payload | Explanation::Message => {
@@ -176,7 +195,8 @@ pub(super) mod tests {
         let config = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, DEFAULT_LISTEN);
         let ring = KeyRing::read(&config).expect("there are no files");
         let key = DhKey::new(None, Secret::new(vec![1; 32])).expect("32 bytes");
-        let keys = Keys { of: ControllerKeys { host: vec![key], controller: None }, is_decoy: false };
+        let of = ControllerKeys { host: vec![key], controller: None };
+        let keys = Keys { of, is_decoy: false, concatenation: Concatenation::Refused };
         let names = Names { host: "host".to_owned(), controller: "subsystem".to_owned() };
         Proof::new(&ring, keys, names).expect("random bytes")
     }

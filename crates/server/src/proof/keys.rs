@@ -6,7 +6,8 @@
 
 use crate::config::{Authentication, Config, Demand, DiscoveryAccess, HostConfig, Problem, TLS_FIELD, Tls};
 use auth::exchange::{ControllerKeys, Offer};
-use auth::{DhKey, Hash, KeyError, Secret, TlsKey, hello};
+use auth::psk::Kind;
+use auth::{Concatenation, DhKey, Generated, Hash, KeyError, Secret, TlsKey, hello};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
@@ -28,6 +29,16 @@ pub(crate) struct Keys {
     pub(crate) of: ControllerKeys,
     /// Whether the host has no key, so that no response proves it.
     pub(crate) is_decoy: bool,
+    /// Whether the host may make a key for TLS.
+    pub(crate) concatenation: Concatenation,
+}
+
+/// A queue that a host wants to use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queue {
+    pub(crate) is_admin: bool,
+    /// The kind of key by which TLS has proved the host.
+    pub(crate) secured: Option<Kind>,
 }
 
 /// Whether a host has to prove who it is.
@@ -45,6 +56,8 @@ pub(crate) enum Due {
 pub(crate) struct KeyRing {
     hosts: HashMap<String, HostKeys>,
     offer: Offer,
+    /// Whether hosts may make keys for TLS.
+    concatenates: bool,
     /// The hosts that may ask discovery for records, and the proofs that it asks for if not all may.
     discovery: (DiscoveryAccess, Demand),
     /// The source of the keys by which unknown hosts are checked, known to no one.
@@ -80,7 +93,8 @@ impl KeyRing {
         let security = &config.security;
         let offer = Offer { hashes: security.dhchap_hash.clone(), groups: security.dhchap_group.clone() };
         let discovery = (security.discovery, security.demand_of_discovery());
-        Ok(KeyRing { hosts, offer, discovery, decoy: Secret::new(bytes) })
+        let (concatenates, decoy) = (security.concat, Secret::new(bytes));
+        Ok(KeyRing { hosts, offer, concatenates, discovery, decoy })
     }
 
     /// The hashes and groups that exchanges may use.
@@ -93,57 +107,81 @@ impl KeyRing {
         self.discovery.1.tls != Tls::Off
     }
 
-    /// The proof that is due of `host` before it asks discovery. `is_secured`: whether TLS has proved it.
-    pub(crate) fn due_for_discovery(&self, host: &str, is_secured: bool) -> Due {
+    /// The proof that is due of `host` before it asks discovery.
+    pub(crate) fn due_for_discovery(&self, host: &str, queue: Queue) -> Due {
         match self.discovery {
             (DiscoveryAccess::Open, _) => Due::Nothing,
-            (DiscoveryAccess::Hosts, demand) => self.due(demand, host, true, is_secured),
+            (DiscoveryAccess::Hosts, demand) => self.due(demand, host, true, queue),
         }
     }
 
-    /// The proof that is due of `host` where `demand` is asked for. `is_allowed`: whether it may connect at all. `is_secured`: whether TLS has
-    /// proved it.
-    pub(crate) fn due(&self, demand: Demand, host: &str, is_allowed: bool, is_secured: bool) -> Due {
+    /// The proof that is due of `host` where `demand` is asked for. `is_allowed`: whether it may connect at all. A key for TLS that
+    /// DH-HMAC-CHAP has made proves the host by both.
+    pub(crate) fn due(&self, demand: Demand, host: &str, is_allowed: bool, queue: Queue) -> Due {
         let Demand { authentication, tls } = demand;
+        let is_secured = queue.secured.is_some();
         let asks_all = match authentication {
             Authentication::Off | Authentication::Optional => false,
             Authentication::Required => !is_secured,
-            Authentication::Always => true,
+            Authentication::Always => queue.secured != Some(Kind::Generated),
         };
         if is_secured && !asks_all {
             return Due::Nothing;
         }
-        if !is_secured && tls == Tls::Required {
+        let concatenation = match authentication {
+            Authentication::Off => Concatenation::Refused,
+            _ if tls == Tls::Off => Concatenation::Refused,
+            _ => self.concatenation(queue, tls == Tls::Required),
+        };
+        let needs_tls = !is_secured && tls == Tls::Required;
+        if needs_tls && concatenation == Concatenation::Refused {
             return Due::Tls;
         }
-        let known = self.keys_of(host).filter(|_| is_allowed && authentication != Authentication::Off);
+        let is_known = is_allowed && authentication != Authentication::Off;
+        let known = self.keys_of(host, concatenation).filter(|_| is_known);
         let has_tls_key = || self.hosts.get(host).is_some_and(|keys| !keys.tls.is_empty());
         match known {
             Some(keys) => Due::Proof(keys),
-            None if asks_all => Due::Proof(self.decoy(host)),
+            None if asks_all => Due::Proof(Keys { concatenation, ..self.decoy(host) }),
+            None if needs_tls => Due::Tls,
             None if is_allowed && tls != Tls::Off && has_tls_key() => Due::Tls,
             None => Due::Nothing,
         }
     }
 
-    /// The keys of a host for DH-HMAC-CHAP, if it has any.
-    pub(crate) fn keys_of(&self, host: &str) -> Option<Keys> {
-        let HostKeys { own, controller, .. } = self.hosts.get(host)?;
-        let of = ControllerKeys { host: own.clone(), controller: controller.clone() };
-        (!own.is_empty()).then_some(Keys { of, is_decoy: false })
+    /// Whether a host may make a key for TLS on a queue that TLS may secure. `is_due`: whether it has to, if it has not.
+    pub(crate) fn concatenation(&self, queue: Queue, is_due: bool) -> Concatenation {
+        match queue {
+            Queue { is_admin, .. } if !is_admin || !self.concatenates => Concatenation::Refused,
+            Queue { secured: Some(_), .. } => Concatenation::Another,
+            Queue { secured: None, .. } => Concatenation::New { is_due },
+        }
     }
 
-    /// The keys of a host for TLS. `is_allowed`: whether it may connect with TLS at all. A host without any has a key that is known to
-    /// nobody, so that its answer takes as long.
-    pub(crate) fn tls_keys(&self, host: &str, is_allowed: bool) -> hello::Keys {
+    /// Whether a key for TLS may be used that `host` has made with this key of its own.
+    pub(crate) fn is_origin(&self, host: &str, key: &DhKey) -> bool {
+        self.concatenates && self.hosts.get(host).is_some_and(|keys| keys.own.contains(key))
+    }
+
+    /// The keys of a host for DH-HMAC-CHAP, if it has any.
+    pub(crate) fn keys_of(&self, host: &str, concatenation: Concatenation) -> Option<Keys> {
+        let HostKeys { own, controller, .. } = self.hosts.get(host)?;
+        let of = ControllerKeys { host: own.clone(), controller: controller.clone() };
+        (!own.is_empty()).then_some(Keys { of, is_decoy: false, concatenation })
+    }
+
+    /// The keys of a host for TLS, with those that it has made. `is_allowed`: whether it may connect with TLS at all. A host without any has
+    /// a key that is known to nobody, so that its answer takes as long.
+    pub(crate) fn tls_keys(&self, host: &str, is_allowed: bool, generated: Vec<Generated>) -> hello::Keys {
+        let generated = if is_allowed { generated } else { Vec::new() };
         let known = self.hosts.get(host).map(|keys| &keys.tls[..]).filter(|_| is_allowed).unwrap_or_default();
         if !known.is_empty() {
-            return hello::Keys { configured: known.to_vec(), are_known: true };
+            return hello::Keys { configured: known.to_vec(), are_known: true, generated };
         }
         let secret = Hash::Sha256.hmac(self.decoy.expose(), &[b"tls", host.as_bytes()]);
         let key = TlsKey::new(Some(Hash::Sha256), Secret::new(secret.to_vec()));
         let configured = vec![key.expect("the length is the one of the hash")];
-        hello::Keys { configured, are_known: false }
+        hello::Keys { configured, are_known: false, generated }
     }
 
     /// A key for a host that has none: the same one each time, so that the host is answered like any other, and known to nobody.
@@ -151,7 +189,8 @@ impl KeyRing {
         let secret = Hash::Sha256.hmac(self.decoy.expose(), &[host.as_bytes()]);
         let key = DhKey::new(Some(Hash::Sha256), Secret::new(secret.to_vec()));
         let host = vec![key.expect("the length is the one of the hash")];
-        Keys { of: ControllerKeys { host, controller: None }, is_decoy: true }
+        let of = ControllerKeys { host, controller: None };
+        Keys { of, is_decoy: true, concatenation: Concatenation::Refused }
     }
 
     /// The fingerprints of the keys of a host, for the list of changes.
@@ -268,8 +307,8 @@ mod tests {
         fs::remove_dir_all(&folder).expect("it is there");
     }
 
-    #[test]
-    fn a_proof_is_due_by_the_rules() {
+    /// A ring of the hosts `dh`, `tls` and `both`, by their keys.
+    fn ring() -> KeyRing {
         let dh = DhKey::new(None, Secret::new(vec![1; 32])).expect("32 bytes");
         let tls = TlsKey::new(None, Secret::new(vec![2; 32])).expect("32 bytes");
         let both = HostKeys { own: vec![dh.clone()], controller: None, tls: vec![tls.clone()] };
@@ -278,18 +317,35 @@ mod tests {
             ("tls", HostKeys { tls: vec![tls], ..HostKeys::default() }),
             ("both", both),
         ];
-        let ring = KeyRing {
+        KeyRing {
             hosts: hosts.into_iter().map(|(name, keys)| (name.to_owned(), keys)).collect(),
             offer: Offer { hashes: Vec::new(), groups: Vec::new() },
+            concatenates: false,
             discovery: (DiscoveryAccess::Open, Demand::default()),
             decoy: Secret::new(vec![1; 32]),
-        };
-        let due = |demand, host, is_allowed, is_secured| match ring.due(demand, host, is_allowed, is_secured)
-        {
+        }
+    }
+
+    const HOSTS: [&str; 4] = ["dh", "tls", "both", "other"];
+    const ADMIN: Queue = Queue { is_admin: true, secured: None };
+
+    fn name_of(due: &Due) -> &'static str {
+        match due {
             Due::Nothing => "name",
             Due::Proof(keys) if keys.is_decoy => "decoy",
             Due::Proof(_) => "proof",
             Due::Tls => "tls",
+        }
+    }
+
+    #[test]
+    fn a_proof_is_due_by_the_rules() {
+        let ring = ring();
+        let due = |demand, host, is_allowed, secured| {
+            let admin = ring.due(demand, host, is_allowed, Queue { secured, ..ADMIN });
+            let io = ring.due(demand, host, is_allowed, Queue { secured, is_admin: false });
+            assert_eq!(name_of(&admin), name_of(&io), "{demand:?} {host}");
+            name_of(&admin)
         };
         use Authentication::{Always, Off, Optional, Required};
         // In this order: dh, tls, both, a host without keys.
@@ -308,21 +364,78 @@ mod tests {
         ];
         for (authentication, tls, allowed, not_allowed) in rows {
             let demand = Demand { authentication, tls };
-            for (host, expected) in ["dh", "tls", "both", "other"].into_iter().zip(allowed) {
-                assert_eq!(due(demand, host, true, false), expected, "{demand:?} {host}");
-                assert_eq!(due(demand, host, false, false), not_allowed, "{demand:?} {host} is not allowed");
+            for (host, expected) in HOSTS.into_iter().zip(allowed) {
+                assert_eq!(due(demand, host, true, None), expected, "{demand:?} {host}");
+                assert_eq!(due(demand, host, false, None), not_allowed, "{demand:?} {host} is not allowed");
                 let secured = match (authentication, host) {
                     (Always, "dh" | "both") => "proof",
                     (Always, _) => "decoy",
                     _ => "name",
                 };
-                assert_eq!(due(demand, host, true, true), secured, "{demand:?} {host} with TLS");
+                assert_eq!(
+                    due(demand, host, true, Some(Kind::Retained)),
+                    secured,
+                    "{demand:?} {host} with TLS"
+                );
+                let generated = due(demand, host, true, Some(Kind::Generated));
+                assert_eq!(generated, "name", "{demand:?} {host} with a key of both proofs");
             }
         }
         let key = |host| ring.decoy(host).of.host[0].secret.expose().to_vec();
         assert_eq!(key("a"), key("a"));
         assert_ne!(key("a"), key("b"));
-        let known = |host, is_allowed| ring.tls_keys(host, is_allowed).are_known;
+        let known = |host, is_allowed| ring.tls_keys(host, is_allowed, Vec::new()).are_known;
         assert_eq!([known("tls", true), known("tls", false), known("dh", true)], [true, false, false]);
+    }
+
+    #[test]
+    fn a_key_for_tls_may_be_made_by_the_rules() {
+        use Authentication::{Always, Off, Optional, Required};
+        use Concatenation::{Another, New, Refused};
+        let ring = KeyRing { concatenates: true, ..ring() };
+        let demand = |authentication, tls| Demand { authentication, tls };
+        let of = |due: Due| match due {
+            Due::Proof(keys) => Some(keys.concatenation),
+            _ => None,
+        };
+        for authentication in [Optional, Required, Always] {
+            for (tls, expected) in [
+                (Tls::Off, Refused),
+                (Tls::Optional, New { is_due: false }),
+                (Tls::Required, New { is_due: true }),
+            ] {
+                let demand = demand(authentication, tls);
+                assert_eq!(of(ring.due(demand, "dh", true, ADMIN)), Some(expected), "{demand:?}");
+                let io = ring.due(demand, "dh", true, Queue { is_admin: false, ..ADMIN });
+                let expected_io = (tls != Tls::Required).then_some(Refused);
+                assert_eq!(of(io), expected_io, "{demand:?}");
+            }
+        }
+        // Where TLS is due, the hosts that could make a key are asked for the proof, and others as if they were such hosts if all are.
+        let rows = [
+            (Optional, ["proof", "tls", "proof", "tls"], "tls"),
+            (Required, ["proof", "decoy", "proof", "decoy"], "decoy"),
+            (Off, ["tls"; 4], "tls"),
+        ];
+        for (authentication, allowed, not_allowed) in rows {
+            let demand = demand(authentication, Tls::Required);
+            for (host, expected) in HOSTS.into_iter().zip(allowed) {
+                assert_eq!(name_of(&ring.due(demand, host, true, ADMIN)), expected, "{demand:?} {host}");
+                let other = ring.due(demand, host, false, ADMIN);
+                assert_eq!(name_of(&other), not_allowed, "{demand:?} {host} is not allowed");
+            }
+        }
+        let decoy = ring.due(demand(Required, Tls::Required), "other", true, ADMIN);
+        assert_eq!(of(decoy), Some(New { is_due: true }), "it is answered like a host with a key");
+        let secured = Queue { secured: Some(Kind::Retained), ..ADMIN };
+        assert_eq!(of(ring.due(demand(Always, Tls::Optional), "both", true, secured)), Some(Another));
+        let [own, other] =
+            [1, 3].map(|seed| DhKey::new(None, Secret::new(vec![seed; 32])).expect("32 bytes"));
+        assert!(ring.is_origin("dh", &own));
+        assert!(
+            !ring.is_origin("dh", &other) && !ring.is_origin("tls", &own) && !ring.is_origin("other", &own)
+        );
+        let off = KeyRing { concatenates: false, ..ring };
+        assert!(!off.is_origin("dh", &own), "keys end with the permission to make them");
     }
 }

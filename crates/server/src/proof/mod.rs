@@ -10,6 +10,8 @@
 //!
 //! A host that is connected may prove itself anew, on each of its queues; the same [`Proof`] serves that in the pipeline.
 //!
+//! A proof on an admin queue without TLS may make a key for TLS instead (concatenation): [`GeneratedKeys`] keeps it.
+//!
 //! Holds: a connection without its proof reaches no pipeline, no controller, and no quota of the name that it claims
 //!        (`tests/proofs.rs`); an unknown host is answered like a known one with a wrong key (there, too).
 //! Elsewhere: messages and responses are the crate `auth`'s; the step of the acceptor is `acceptor::proving`, the one of a session
@@ -17,13 +19,15 @@
 
 mod computing;
 mod exchange;
+mod generated;
 mod keys;
 mod refusals;
 mod throttle;
 
 pub(crate) use computing::{Computing, ComputingThread, Task};
 pub(crate) use exchange::{Computed, Job, Message, Names, Proof};
-pub(crate) use keys::{Due, KeyRing, Keys};
+pub(crate) use generated::{GeneratedKeys, Made};
+pub(crate) use keys::{Due, KeyRing, Keys, Queue};
 pub(crate) use refusals::Refusals;
 pub use refusals::{Refusal, RefusalCounts};
 pub(crate) use throttle::Throttle;

@@ -4,6 +4,9 @@
 //! IO queue. It never sleeps: every wait is a blocking read of the socket.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its own part.
 
+pub mod proving;
+pub mod raw_tls;
+
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, HostId};
 use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
