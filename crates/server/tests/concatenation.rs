@@ -1,15 +1,17 @@
 //! Hosts that make their key for TLS by DH-HMAC-CHAP, and connect with it (secure channel concatenation).
 
 mod common;
+#[path = "common/raw_tls.rs"]
+mod raw_tls;
 
 use auth::exchange::{HostExchange, HostKeys, Names, Offer, Outcome, Randomness};
 use auth::hello::{Alert, Psk};
 use auth::{Channel, DhKey, Explanation, Group, Hash, Secret};
 use common::proving::{connected, prove};
-use common::raw_tls::Raw;
 use common::{BLOCK, Folder, HOST, Options, Queue, any_port, fast_ssd, simple, start, until};
 use host::{Backoff, ConnectFailure, ControllerOptions, Fault, Keys, Nqn, Operation, Request, RetryPolicy};
 use nvme::spec::connect::{ConnectResult, HostId};
+use raw_tls::Raw;
 use server::config::{Authentication, Config, DEFAULT_NQN, HostConfig, Tls};
 use server::{Refusal, ServerHandle};
 use std::net::SocketAddr;

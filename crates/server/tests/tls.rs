@@ -1,17 +1,19 @@
 //! Connections with TLS: a host with its key is admitted, others are refused, and data arrives unchanged.
 
 mod common;
+#[path = "common/raw_tls.rs"]
+mod raw_tls;
 
 use auth::hello::{Alert, Psk};
 use auth::psk::Derivation;
 use auth::{DhKey, Hash, Secret, TlsKey};
-use common::raw_tls::Raw;
 use common::{BLOCK, Folder, HOST, any_port, fast_ssd, pattern, simple, start};
 use host::{
     Backoff, ConnectFailure, ConnectRefusal, ControllerOptions, Discovered, Fault, HostKeys, Keys, Nqn,
     Operation, Request, RetryPolicy, TlsOptions,
 };
 use nvme::spec::connect::HostId;
+use raw_tls::Raw;
 use server::config::{Authentication, Config, DEFAULT_NQN, DiscoveryAccess, HostConfig, OwnSecurity, Tls};
 use server::{Refusal, ServerHandle};
 use std::io::{Read, Write};

@@ -5,7 +5,6 @@
 #![allow(dead_code, unreachable_pub)] // Each test file uses its own part.
 
 pub mod proving;
-pub mod raw_tls;
 
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, HostId};
 use nvme::spec::opcode::{admin, fabrics, nvm};

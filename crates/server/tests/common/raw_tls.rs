@@ -1,6 +1,6 @@
 //! TLS on a socket of its own, for what no host would send.
 
-use super::any_port;
+use crate::common::any_port;
 use auth::hello::Psk;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
