@@ -11,6 +11,7 @@ mod bench;
 mod completions;
 mod config;
 mod control;
+mod ctl;
 mod demo;
 mod host_keys;
 mod interrupt;
@@ -23,6 +24,7 @@ mod notify;
 mod output;
 mod rack;
 mod registration;
+mod running;
 mod serve;
 mod serve_flags;
 mod ssdtest;
@@ -68,6 +70,8 @@ enum Command {
     Targets(targets::Args),
     /// Check a configuration file of the target
     Config(config::Args),
+    /// Look at a running target and change it, by its admin socket
+    Ctl(ctl::Args),
     /// Make, show and check the keys with which hosts and controllers authenticate
     Key(key::Args),
     /// Print a completion script for a shell
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         Command::Volume(args) => volume::run(args),
         Command::Targets(args) => targets::run(args),
         Command::Config(args) => config::run(args),
+        Command::Ctl(args) => ctl::run(args),
         Command::Key(args) => key::run(args),
         Command::Completions(args) => completions::run(args),
     };

@@ -12,23 +12,25 @@ use crate::log_writer::LogWriter;
 use crate::notify::{State, notify};
 use crate::output;
 use crate::registration::Registration;
+use crate::running::Running;
 use crate::serve_flags::{explain_config, explain_start};
 use crate::{state_dir, statistics};
+use admin::{Board, Document, Listener, Order, Refusal, Service, Source, default_socket};
 use anyhow::{Context, Error, bail, ensure};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use sched::Scheduler;
 use server::config::{
-    BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig, Lines,
-    LogConfig, LogFormat, Speed,
+    AdminSocket, BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig,
+    Lines, LogConfig, LogFormat, Speed,
 };
-use server::{EscapedLines, ReloadError, Remote, Server, ServerHandle, Shutdown};
+use server::{EscapedLines, Remote, Server, Shutdown, Stats};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, stderr};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::panic;
@@ -38,13 +40,11 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{JsonFields, format};
 use units::{Bytes, Nanos};
 
-/// Time limit of a reload for the IOs of devices and namespaces that the new configuration removes.
-const RELOAD_LIMIT: Duration = Duration::from_secs(10);
 /// Time limit for writing the log before the process exits, and for writing to stdout at the start.
 const OUTPUT_GRACE: Duration = Duration::from_secs(1);
 /// Default size of a null device.
@@ -113,6 +113,10 @@ pub(crate) struct Args {
     /// $STATE_DIRECTORY, else /var/lib/gimbal for root and ~/.local/state/gimbal for other users]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) state_dir: Option<PathBuf>,
+    /// Unix socket of the admin API (`gimbal ctl`), or `none` [default: admin.sock in $RUNTIME_DIRECTORY, else in
+    /// /run/gimbal for root and $XDG_RUNTIME_DIR/gimbal for other users]
+    #[arg(long, value_name = "PATH|none")]
+    pub(crate) admin_socket: Option<String>,
     /// Log filter, such as `info` or `warn,server=debug`
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
@@ -167,7 +171,7 @@ pub(crate) enum LogForm {
 
 /// Runs the target until a signal stops it.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (mut config, lines) = config_of(&args)?;
+    let Start { mut config, lines, text } = start_of(&args)?;
     let mut stateless = None;
     if config.state_dir.is_none() {
         (config.state_dir, stateless) = state_dir::default()?;
@@ -177,7 +181,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stderr = stderr().as_fd().try_clone_to_owned().context("cannot use stderr")?;
     let log =
         LogWriter::start(stderr.into(), config.log.format).context("cannot start the thread of the log")?;
-    let result = serve(&args, config, lines.as_ref(), stateless, &log);
+    let result = serve(&args, (config, lines.as_ref(), text), stateless, &log);
     log.drain(OUTPUT_GRACE);
     result
 }
@@ -185,8 +189,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Runs the target with a complete configuration. `stateless` is the reason if there is no state directory.
 fn serve(
     args: &Args,
-    config: Config,
-    lines: Option<&Lines>,
+    (config, lines, text): (Config, Option<&Lines>, Option<String>),
     stateless: Option<String>,
     log: &LogWriter,
 ) -> anyhow::Result<ExitCode> {
@@ -199,33 +202,101 @@ fn serve(
             "reservations do not persist, and a host that asks for persistence (Linux's own calls do) is refused: {why}; give --state-dir"
         );
     }
-    let mut server = Server::start(config).map_err(|error| Error::msg(explain_start(error, args, lines)))?;
+    let listener = admin_listener(&config)?;
+    let open = open_listener(&config)?;
+    let server = Server::start(config).map_err(|error| Error::msg(explain_start(error, args, lines)))?;
     let registration = Registration::start().context("cannot start the thread that registers the SSDs")?;
     registration.offer(&server);
+    let text = text.map_or_else(|| server.config().to_toml(), Ok)?;
+    let board = Arc::new(Board::new(args.config.as_deref(), Document::new(text)));
+    let (requester, owner) = control::queue();
+    let (remote, logged) = (server.remote(), log.clone());
+    let reached = Arc::new(Reached { requester: requester.clone(), remote: remote.clone() });
+    let has_api = listener.is_some() || open.is_some();
+    let service = has_api.then(|| Service::start(listener, open, reached, Arc::clone(&board)));
+    let service = service.transpose().context("cannot start the thread of the admin API")?;
     announce(server.addresses());
     notify(State::Ready);
 
-    let (requester, owner) = control::queue();
-    let (remote, logged) = (server.remote(), log.clone());
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || obey(signals, &requester, &remote, &logged))
         .context("cannot start the thread that waits for signals")?;
-    while owner.next() == Request::Reload {
-        notify(State::Reloading);
-        reload(&mut server, args, &set_filter);
-        registration.offer(&server);
-        notify(State::Ready);
+    let mut running = Running::new(server, args, set_filter, Arc::clone(&board), &registration);
+    loop {
+        match owner.next() {
+            Request::Reload => {
+                notify(State::Reloading);
+                running.reload();
+                notify(State::Ready);
+            }
+            Request::Order(order) => running.obey(order),
+            Request::Stop => break,
+        }
     }
+    board.stop();
+    // Orders that still wait are refused.
+    drop(owner);
+    let server = running.server;
     notify(State::Stopping);
     let limit = Duration::from_nanos(server.config().limits.drain_timeout.get());
     info!(?limit, "stopping: outstanding commands are answered");
     // First, so that no new volume chooses these SSDs.
     registration.stop();
-    Ok(match server.shutdown(limit) {
+    let ended = server.shutdown(limit);
+    // Until here, the API says that the target is stopping.
+    drop(service);
+    Ok(match ended {
         Shutdown::Complete => ExitCode::SUCCESS,
         Shutdown::CutShort => ExitCode::FAILURE,
     })
+}
+
+/// The target for the thread of the admin API.
+struct Reached {
+    requester: Requester,
+    remote: Remote,
+}
+
+impl Source for Reached {
+    fn stats(&self) -> Stats {
+        self.remote.stats()
+    }
+
+    fn ask(&self, order: Order) -> Result<(), Refusal> {
+        self.requester.order(order)
+    }
+}
+
+/// The socket of the admin API. A socket that was asked for is there, or the target does not start. The default one may be that of another
+/// target, or in a folder that this user cannot write: then there is none, and the log says so.
+fn admin_listener(config: &Config) -> anyhow::Result<Option<Listener>> {
+    let path = match &config.admin.socket {
+        AdminSocket::None => return Ok(None),
+        AdminSocket::At(path) => return Ok(Some(Listener::bind(path)?)),
+        AdminSocket::Default => default_socket(config.state_dir.as_deref()),
+    };
+    let Some(path) = path else {
+        warn!("there is no admin API, as no folder is known for its socket; give --admin-socket");
+        return Ok(None);
+    };
+    match Listener::bind(&path) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) => {
+            warn!("there is no admin API: {error}");
+            Ok(None)
+        }
+    }
+}
+
+/// The address at which everyone can read the health of the target.
+fn open_listener(config: &Config) -> anyhow::Result<Option<TcpListener>> {
+    let Some(address) = config.metrics.listen else { return Ok(None) };
+    let failed = || format!("cannot listen on {address} (metrics.listen); choose another address");
+    let listener = TcpListener::bind(address).with_context(failed)?;
+    let address = listener.local_addr().with_context(failed)?;
+    info!(%address, "health can be read without permission");
+    Ok(Some(listener))
 }
 
 /// Handles signals, also while the owner of the target waits: passes requests on to the owner, writes statistics, and
@@ -243,12 +314,12 @@ fn obey(mut signals: Signals, requester: &Requester, target: &Remote, log: &LogW
                 target.stop();
                 continue;
             }
-            _ => Request::Stop,
+            _ => {
+                stops = true;
+                info!("a signal to stop has come; a second one stops at once");
+                Request::Stop
+            }
         };
-        if request == Request::Stop {
-            stops = true;
-            info!("a signal to stop has come; a second one stops at once");
-        }
         if let Err(Pointless(why)) = requester.ask(request) {
             info!("SIGHUP is ignored: {why}");
         }
@@ -285,46 +356,27 @@ fn announce(addresses: &[SocketAddr]) {
     }
 }
 
-/// Applies the current configuration file. Problems are logged, and the target continues with the old configuration.
-fn reload(server: &mut ServerHandle, args: &Args, set_filter: &SetFilter) {
-    let Some(file) = &args.config else {
-        warn!(
-            "SIGHUP: nothing to reload, because the target was started with flags; start it with --config FILE"
-        );
-        return;
-    };
-    info!(file = %file.display(), "reloading the configuration");
-    let reloaded = config_of(args).map_err(|error| format!("{error:#}")).and_then(|(mut config, lines)| {
-        if config.state_dir.is_none() {
-            // The default was chosen at the start and stays.
-            config.state_dir.clone_from(&server.config().state_dir);
-        }
-        let log = config.log.clone();
-        let changes = server.reload(config, RELOAD_LIMIT).map_err(|error| match error {
-            ReloadError::Config(error) => explain_config(error, args, lines.as_ref()),
-            error => error.to_string(),
-        })?;
-        set_filter(&log).map(|()| changes)
-    });
-    match reloaded {
-        Ok(changes) => info!(changes = changes.len(), "the configuration was reloaded"),
-        Err(problems) => {
-            problems.lines().for_each(|problem| error!("{problem}"));
-            error!("the configuration was not reloaded");
-        }
-    }
+/// What a target starts with. From a file, it also has the lines of the fields, and the text.
+struct Start {
+    config: Config,
+    lines: Option<Lines>,
+    text: Option<String>,
 }
 
-/// The configuration; if it comes from a file, also the lines of its fields.
-fn config_of(args: &Args) -> anyhow::Result<(Config, Option<Lines>)> {
-    let (mut config, lines) = match (&args.config, &args.device) {
+fn start_of(args: &Args) -> anyhow::Result<Start> {
+    let start = match (&args.config, &args.device) {
         (Some(file), _) => {
-            let (config, lines) = Config::load_with_lines(file)?;
-            (config, Some(lines))
+            let (config, lines, text) = Config::load_with_text(file)?;
+            Start { config, lines: Some(lines), text: Some(text) }
         }
-        (None, Some(device)) => (simple(device, args)?, None),
+        (None, Some(device)) => Start { config: simple(device, args)?, lines: None, text: None },
         (None, None) => bail!("neither --device nor --config is given"),
     };
+    Ok(Start { config: with_flags(start.config, args), ..start })
+}
+
+/// The configuration with the flags that override its fields.
+pub(crate) fn with_flags(mut config: Config, args: &Args) -> Config {
     if !args.listen.is_empty() {
         config.listen = args.listen.iter().copied().map(Into::into).collect();
     }
@@ -350,7 +402,10 @@ fn config_of(args: &Args) -> anyhow::Result<(Config, Option<Lines>)> {
             LogForm::Json => LogFormat::Json,
         };
     }
-    Ok((config, lines))
+    if let Some(socket) = &args.admin_socket {
+        config.admin.socket = AdminSocket::named(socket);
+    }
+    config
 }
 
 /// One subsystem with one device, from the flags.
@@ -458,7 +513,7 @@ fn start_log(log: &LogConfig, writer: LogWriter) -> anyhow::Result<SetFilter> {
 }
 
 /// Changes the log filter.
-type SetFilter = Box<dyn Fn(&LogConfig) -> Result<(), String>>;
+pub(crate) type SetFilter = Box<dyn Fn(&LogConfig) -> Result<(), String>>;
 
 fn filter_of(log: &LogConfig) -> Result<EnvFilter, String> {
     log.filter().map_err(|error| format!("log.level: {error}"))

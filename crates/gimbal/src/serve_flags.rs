@@ -65,6 +65,7 @@ fn flag_of(field: &str, args: &Args) -> Option<(&'static str, Option<&'static st
         ("backend", "--backend", args.backend.is_some()),
         ("spin", "--spin", args.spin.is_some()),
         ("state_dir", "--state-dir", args.state_dir.is_some()),
+        ("admin.socket", "--admin-socket", args.admin_socket.is_some()),
         ("log.level", "--log", args.log.is_some()),
         ("log.format", "--log-format", args.log_format.is_some()),
     ];

@@ -182,6 +182,29 @@ fn a_refused_configuration_changes_nothing() {
 }
 
 #[test]
+fn a_preview_names_what_the_reload_then_changes() {
+    let before = config(emulated(1000));
+    let mut server = start(before.clone());
+    let mut now = before.clone();
+    now.devices.push(device("b", DeviceKind::Null { size: Bytes::gib(2) }));
+    now.subsystems[0].namespaces[0].size = Some(Bytes::mib(32));
+    now.subsystems.push(subsystem(TWO, vec![NamespaceConfig::whole(1, "b")]));
+    now.tenants.push(TenantConfig { weight: 7, ..TenantConfig::equal(FRIEND) });
+    now.limits.connections = 77;
+    let previewed = server.preview(&now).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(server.config(), &before);
+    assert_eq!(server.preview(&before).expect("it runs"), []);
+    assert_eq!(reload(&mut server, &now), previewed);
+    assert_eq!(previewed.len(), 6, "{previewed:?}");
+    now.limits.queue_depth = 64;
+    let refused = server.preview(&now).expect_err("hosts were told").to_string();
+    assert!(refused.contains("limits.queue_depth"), "{refused}");
+    // What a removal leaves is previewed, too.
+    let previewed = server.preview(&before).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(reload(&mut server, &before), previewed);
+}
+
+#[test]
 fn blocks_change_hands_without_a_stray_write() {
     const WRITES: usize = 120;
     // A slow SSD and a limit, so that most writes wait.

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The path of the binary. Cargo does not give it to the tests of another package; these have it built next to their
 /// folder.
@@ -20,8 +21,12 @@ fn binary() -> PathBuf {
 /// The binary under test.
 pub fn gimbal() -> Command {
     let mut command = Command::new(binary());
-    // Do not use the state of another target on this machine.
+    // Do not use the state or the admin socket of another target on this machine.
     command.env("STATE_DIRECTORY", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let name = format!("run-{}-{run}", std::process::id());
+    command.env("RUNTIME_DIRECTORY", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name));
     command
 }
 

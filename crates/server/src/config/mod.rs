@@ -13,6 +13,7 @@
 //!            `fault`; the reader of one table `fields`; numeric fields as data `schema`; upper bounds of the others `bounds`; fields that
 //!            cannot change while a target runs `transition`.
 
+mod admin;
 mod ais;
 mod bounds;
 pub(crate) mod check;
@@ -36,6 +37,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use self::admin::{AdminConfig, AdminSocket, MetricsConfig};
 pub use self::ais::{AisConfig, AisStore};
 pub use device::{
     Backing, BlockAccess, Condition, DeviceConfig, DeviceKind, EmulatedConfig, Overcommit, Speed,
@@ -107,6 +109,10 @@ pub struct Config {
     pub limits: Limits,
     /// Level and form of the log.
     pub log: LogConfig,
+    /// The admin API.
+    pub admin: AdminConfig,
+    /// What can be read without permission.
+    pub metrics: MetricsConfig,
 }
 
 /// How threads talk to the system.
@@ -206,6 +212,8 @@ impl Config {
             rack: None,
             limits: Limits::default(),
             log: LogConfig::default(),
+            admin: AdminConfig::default(),
+            metrics: MetricsConfig::default(),
         }
     }
 

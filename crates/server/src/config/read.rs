@@ -74,6 +74,8 @@ fn config(top: &mut Fields<'_, '_>, findings: &mut Findings) -> Config {
         state_dir: top.text(findings, "state_dir").map(PathBuf::from),
         rack: top.table(findings, "rack").map(|table| rack(table, findings)),
         log: top.table(findings, "log").map(|table| log(table, findings)).unwrap_or_default(),
+        admin: top.table(findings, "admin").map(|table| admin(table, findings)).unwrap_or_default(),
+        metrics: top.table(findings, "metrics").map(|table| metrics(table, findings)).unwrap_or_default(),
         limits: top.table(findings, "limits").map(|table| limits(table, findings)).unwrap_or_default(),
         devices: each(top, findings, "device", device),
         subsystems: each(top, findings, "subsystem", subsystem),
@@ -110,6 +112,20 @@ fn log(mut table: Fields<'_, '_>, findings: &mut Findings) -> LogConfig {
     };
     table.finish(findings);
     log
+}
+
+fn admin(mut table: Fields<'_, '_>, findings: &mut Findings) -> AdminConfig {
+    let socket = table.text(findings, "socket");
+    table.finish(findings);
+    AdminConfig { socket: socket.map_or(AdminSocket::Default, |text| AdminSocket::named(&text)) }
+}
+
+fn metrics(mut table: Fields<'_, '_>, findings: &mut Findings) -> MetricsConfig {
+    let listen = table.take(findings, "listen", "an address such as \"127.0.0.1:9090\"", |value| {
+        value.as_str()?.parse().ok()
+    });
+    table.finish(findings);
+    MetricsConfig { listen }
 }
 
 fn rack(mut table: Fields<'_, '_>, findings: &mut Findings) -> RackConfig {

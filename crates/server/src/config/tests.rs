@@ -153,7 +153,9 @@ from = "1500us"
         "{}\n[subsystem.security]\nauthentication = \"always\"\n{SECURITY}",
         SMALLEST.replace("allow_any_host = true", &format!("hosts = [{HOST:?}]"))
     );
-    for text in [EXAMPLE, SMALLEST, &faulty, &large, &secured] {
+    let without = format!("{SMALLEST}[admin]\nsocket = \"none\"\n");
+    let with = format!("{SMALLEST}[admin]\nsocket = \"/run/a.sock\"\n[metrics]\nlisten = \"[::1]:9\"\n");
+    for text in [EXAMPLE, SMALLEST, &faulty, &large, &secured, &without, &with] {
         let config = Config::parse(text).unwrap_or_else(|problems| panic!("{problems:#?}"));
         let written = config.to_toml().expect("a text has paths of UTF-8");
         assert_eq!(Config::parse(&written).as_ref(), Ok(&config), "{written}");

@@ -31,6 +31,12 @@ pub(crate) fn problems(old: &Config, new: &Config, home_of: impl Fn(&str) -> Opt
     if old.log.format != new.log.format {
         report("log.format".into(), "cannot change while the target runs".into(), AT_START);
     }
+    if old.admin != new.admin {
+        report("admin".into(), "cannot change while the target runs".into(), AT_START);
+    }
+    if old.metrics != new.metrics {
+        report("metrics".into(), "cannot change while the target runs".into(), AT_START);
+    }
     for row in limits::FIELDS.iter().filter(|row| !row.is_live) {
         if row.differs(&old.limits, &new.limits) {
             let what = "cannot change while hosts are connected, as they were told".to_owned();

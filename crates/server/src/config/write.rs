@@ -59,6 +59,16 @@ impl Config {
             },
         );
         top.put("log", log.0);
+        if let Some(socket) = self.admin.socket.written() {
+            let mut admin = Entries::default();
+            admin.put("socket", path(&socket)?);
+            top.put("admin", admin.0);
+        }
+        if let Some(address) = self.metrics.listen {
+            let mut metrics = Entries::default();
+            metrics.put("listen", address.to_string());
+            top.put("metrics", metrics.0);
+        }
         top.put("limits", Entries::of(limits::FIELDS, &self.limits).0);
         top.put("device", self.devices.iter().map(device).collect::<Result<Vec<_>, _>>()?);
         top.put("subsystem", self.subsystems.iter().map(subsystem).collect::<Vec<_>>());

@@ -20,16 +20,24 @@ impl Config {
     /// # Errors
     /// The file cannot be read, or is wrong: then with every problem of it.
     pub fn load(file: &Path) -> Result<Config, ConfigError> {
-        Config::load_with_lines(file).map(|(config, _)| config)
+        Config::load_with_text(file).map(|(config, ..)| config)
     }
 
-    /// As [`Config::load`], remembering where in the file everything stands.
+    /// As [`Config::load`], with the text and where in it everything stands.
     ///
     /// # Errors
     /// As [`Config::load`].
-    pub fn load_with_lines(file: &Path) -> Result<(Config, Lines), ConfigError> {
+    pub fn load_with_text(file: &Path) -> Result<(Config, Lines, String), ConfigError> {
         let bytes = files::read(file, files::TEXT_MAX)
             .map_err(|error| ConfigError::Unreadable { file: file.to_owned(), error })?;
+        Config::of_file(file, bytes)
+    }
+
+    /// As [`Config::load_with_text`], with the bytes that a file has or is going to have.
+    ///
+    /// # Errors
+    /// Every problem of it.
+    pub fn of_file(file: &Path, bytes: Vec<u8>) -> Result<(Config, Lines, String), ConfigError> {
         let text = String::from_utf8(bytes).map_err(|error| {
             let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
@@ -43,6 +51,7 @@ impl Config {
             problems.extend(outside::problems(config));
             problems
         })
+        .map(|(config, lines)| (config, lines, text))
         .map_err(|problems| ConfigError::Wrong { file: Some(file.to_owned()), problems })
     }
 

@@ -70,6 +70,13 @@ pub(crate) enum Change {
         /// Told when the last of its IOs has ended.
         done: Sender<()>,
     },
+    /// The connections of a host end. It may connect again.
+    Disconnect {
+        /// Its NQN.
+        host: String,
+        /// Receives the number of its connections here.
+        ended: Sender<usize>,
+    },
     /// Other hosts may connect to a subsystem. Those who may no longer are disconnected.
     Hosts {
         /// The subsystem's slot.
@@ -220,9 +227,20 @@ impl Pipeline {
             Change::Wipe { range, what, done } => {
                 self.wipes.begin(now, &mut self.commands.switch, (range, what), done);
             }
+            Change::Disconnect { host, ended } => self.disconnect(now, &host, ended),
             // Whoever asked may have waited too long already.
             Change::Barrier(done) => drop(done.send(())),
         }
+    }
+
+    fn disconnect(&mut self, now: Instant, host: &str, ended: Sender<usize>) {
+        let keys = self.commands.sessions.find_all(|session| session.admission.host() == host);
+        let count = keys.len();
+        for key in keys {
+            self.commands.close_session(now, key, Ending::ByOperator, &mut self.reactor);
+        }
+        // Whoever asked may have waited too long already.
+        let _ = ended.send(count);
     }
 
     fn remove_subsystem(&mut self, now: Instant, slot: usize, done: Sender<()>) {

@@ -29,6 +29,8 @@ pub(super) enum Ending {
     BySubsystem(CloseReason),
     /// The subsystem is no longer served.
     SubsystemRemoved,
+    /// The operator wants it.
+    ByOperator,
     /// The thread that carried it has failed.
     ThreadFailed,
 }
@@ -44,6 +46,7 @@ impl fmt::Display for Ending {
             Ending::BySubsystem(CloseReason::AdminQueueClosed) => write!(f, "the admin queue has gone"),
             Ending::BySubsystem(CloseReason::AccessRevoked) => write!(f, "the host's access was revoked"),
             Ending::SubsystemRemoved => write!(f, "the subsystem was removed"),
+            Ending::ByOperator => write!(f, "the operator has disconnected the host"),
             Ending::ThreadFailed => write!(f, "the thread that carried it failed"),
         }
     }
@@ -55,6 +58,7 @@ impl Ending {
         match self {
             Ending::Socket(SocketEnd::ClosedByHost | SocketEnd::Broken(_))
             | Ending::SubsystemRemoved
+            | Ending::ByOperator
             | Ending::ThreadFailed
             | Ending::BySubsystem(
                 CloseReason::ControllerReset | CloseReason::AdminQueueClosed | CloseReason::AccessRevoked,

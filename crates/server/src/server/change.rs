@@ -4,7 +4,6 @@ use crate::config::{
     AllowedHosts, Config, Listen, SchedulerConfig, SchedulerOverrides, SubsystemConfig, TenantConfig, limits,
 };
 use std::fmt;
-use units::Bytes;
 
 /// One difference between the former and the present configuration of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,12 +73,12 @@ impl fmt::Display for Change {
     }
 }
 
-/// Values that a configuration refers to and does not have.
+/// Values that a configuration refers to and does not have, for people.
 pub(super) trait Resolved {
     /// The size of a device.
-    fn device(&self, name: &str) -> Option<Bytes>;
+    fn device(&self, name: &str) -> Option<String>;
     /// The size of a namespace.
-    fn namespace(&self, nqn: &str, nsid: u32) -> Option<Bytes>;
+    fn namespace(&self, nqn: &str, nsid: u32) -> Option<String>;
     /// The fingerprints of the keys of a host.
     fn keys(&self, host: &str) -> Option<String>;
 }
@@ -101,8 +100,7 @@ pub(super) fn changes(old: (&Config, &impl Resolved), new: (&Config, &impl Resol
         compare(Subject::Limits, row.name, Some(row.shown(&old.limits)), Some(row.shown(&new.limits)));
     }
     for name in union(&old.devices, &new.devices, |device| device.name.clone()) {
-        let size = |size: Option<Bytes>| size.map(|size| size.to_string());
-        compare(Subject::Device, &name, size(old_values.device(&name)), size(new_values.device(&name)));
+        compare(Subject::Device, &name, old_values.device(&name), new_values.device(&name));
         let scheduler = |config: &Config| Some(config.devices[config.device_index(&name)?].scheduler.clone());
         if let (Some(from), Some(to)) = (scheduler(old), scheduler(new)) {
             let (before, mut now) = (shown_scheduler(&from), shown_scheduler(&to));

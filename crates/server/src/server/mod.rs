@@ -9,11 +9,13 @@
 //! A start provisions everything, a reload only new things. So both lead to the same target.
 //!
 //! Elsewhere: `thread` is one thread, `topology` is the running parts, `provisioning` brings up new things, `reload` removes old ones, `wipe`
-//! erases removed blocks, `remote` is what other threads can do meanwhile, `change` lists the differences of two configurations.
+//! erases removed blocks, `remote` is what other threads can do meanwhile, `change` lists the differences of two configurations, `preview`
+//! those of a configuration that does not run yet.
 
 mod busy_polling;
 mod change;
 mod error;
+mod preview;
 mod provisioning;
 mod reload;
 mod remote;
@@ -250,6 +252,12 @@ impl ServerHandle {
             self.topology.change_ssd(slot, PipelineChange::Policy(policy));
         }
         Ok(())
+    }
+
+    /// Ends all connections of a host, which may connect again. Returns their number; those of a device that hangs end when it continues, and do
+    /// not count.
+    pub fn disconnect(&self, host: &str) -> usize {
+        self.topology.disconnect(host)
     }
 
     /// Ends the target: stops accepting, answers all commands, flushes the devices, closes the connections. Anything not done within

@@ -18,7 +18,7 @@ use super::topology::Topology;
 use super::{ServerHandle, StartError};
 use crate::acceptor;
 use crate::assemble;
-use crate::config::{Config, ConfigError, SubsystemConfig, transition};
+use crate::config::{Config, ConfigError, SubsystemConfig};
 use crate::pipeline::change::Change as PipelineChange;
 use crate::pipeline::message::{Report, ToPipeline};
 use crate::proof::KeyRing;
@@ -90,12 +90,8 @@ impl ServerHandle {
     }
 
     fn apply(&mut self, config: Config, limit: Duration) -> Result<Vec<Change>, ReloadError> {
-        config.judge().map_err(ReloadError::Config)?;
+        self.admissible(&config)?;
         let deadline = Instant::now() + limit;
-        let problems = transition::problems(&self.config, &config, |nqn| self.topology.home_of(nqn));
-        if !problems.is_empty() {
-            return Err(ReloadError::Config(ConfigError::Wrong { file: None, problems }));
-        }
         let provisioning =
             Provisioning::prepare(&self.topology, &self.config, &config).map_err(ReloadError::New)?;
         let before = Measured::of(&self.topology, &self.config);
@@ -269,14 +265,14 @@ fn kept(old: &Config, new: &Config) -> Config {
 }
 
 /// Sizes and keys as they are at one moment.
-struct Measured {
+pub(super) struct Measured {
     devices: HashMap<String, Bytes>,
     namespaces: HashMap<(String, u32), Bytes>,
     keys: Arc<KeyRing>,
 }
 
 impl Measured {
-    fn of(topology: &Topology, config: &Config) -> Measured {
+    pub(super) fn of(topology: &Topology, config: &Config) -> Measured {
         let devices = topology.running().map(|(_, ssd)| (ssd.name.clone(), ssd.facts.size)).collect();
         let mut namespaces = HashMap::new();
         for subsystem in &config.subsystems {
@@ -291,12 +287,12 @@ impl Measured {
 }
 
 impl Resolved for Measured {
-    fn device(&self, name: &str) -> Option<Bytes> {
-        self.devices.get(name).copied()
+    fn device(&self, name: &str) -> Option<String> {
+        self.devices.get(name).map(Bytes::to_string)
     }
 
-    fn namespace(&self, nqn: &str, nsid: u32) -> Option<Bytes> {
-        self.namespaces.get(&(nqn.to_owned(), nsid)).copied()
+    fn namespace(&self, nqn: &str, nsid: u32) -> Option<String> {
+        self.namespaces.get(&(nqn.to_owned(), nsid)).map(Bytes::to_string)
     }
 
     fn keys(&self, host: &str) -> Option<String> {

@@ -205,6 +205,22 @@ impl Topology {
         }
     }
 
+    /// Ends the connections of a host. Returns their number; a device whose thread hangs ends its own when it continues, and does not count.
+    pub(super) fn disconnect(&self, host: &str) -> usize {
+        let asked: Vec<Receiver<usize>> = self
+            .running()
+            .map(|(slot, _)| {
+                let (ended, has_ended) = channel();
+                self.change_ssd(slot, Change::Disconnect { host: host.to_owned(), ended });
+                has_ended
+            })
+            .collect();
+        let deadline = Instant::now() + CHANGE_GRACE;
+        let rest = || deadline.saturating_duration_since(Instant::now());
+        // A thread that has ended drops the request.
+        asked.into_iter().filter_map(|ended| ended.recv_timeout(rest()).ok()).sum()
+    }
+
     /// Waits until the acceptor has made all changes.
     pub(super) fn await_acceptor(&self) {
         let (done, is_done) = channel();

@@ -1,0 +1,38 @@
+//! The admin API of a running target, and the client of it.
+//!
+//! ```text
+//!   gimbal ctl ─► client ══ HTTP, Unix socket ══► service ─► routes ─┬─► board: what runs now, operations   (reads: never wait)
+//!                                                                    └─► order ─► owner of the target       (writes: one at a time)
+//!                                                                                    edit ─► judge ─► stage ─► reload ─► rename
+//! ```
+//!
+//! The configuration file is the only truth. A change is an edit of its text (`edit`), so comments and order stay. The owner of the target applies it
+//! as it applies a file after SIGHUP, and writes the file before it answers. The API has no state of its own.
+//!
+//! Elsewhere: the owner is in `gimbal serve`; docs/admin.md is the contract.
+
+mod board;
+mod client;
+mod document;
+mod edit;
+mod guarded;
+mod health;
+mod json;
+mod order;
+mod place;
+mod refusal;
+mod routes;
+mod service;
+mod socket;
+mod store;
+
+pub use board::{Board, Operation};
+pub use client::{Client, ClientError, Reply};
+pub use document::Document;
+pub use edit::{Change, Edit};
+pub use order::{Action, Answer, OnDocument, Order, Source};
+pub use place::Place;
+pub use refusal::Refusal;
+pub use service::Service;
+pub use socket::{Listener, SocketError, default_socket};
+pub use store::Staged;

@@ -1,0 +1,140 @@
+//! A write on its way to the owner of the target, and the answer.
+
+use crate::board::Board;
+use crate::edit::Edit;
+use crate::refusal::Refusal;
+use serde_json::{Value, json};
+use server::{Change, Stats};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// The target, for the threads of the API. Nothing here waits.
+pub trait Source: Send + Sync + 'static {
+    /// Statistics of all SSDs and threads.
+    fn stats(&self) -> Stats;
+
+    /// Puts an order into the queue of the owner.
+    ///
+    /// # Errors
+    /// The queue is full, or the target is stopping.
+    fn ask(&self, order: Order) -> Result<(), Refusal>;
+}
+
+/// An action on a target.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Something with the document, which needs a file.
+    Document(OnDocument),
+    /// End the connections of this host.
+    Disconnect(String),
+}
+
+/// An action on the document of a target.
+#[derive(Clone, Debug)]
+pub enum OnDocument {
+    /// Apply the file as it is now.
+    Reload,
+    /// Write the document that runs over the file.
+    Discard,
+    /// Change the document.
+    Edit {
+        /// The change.
+        edit: Edit,
+        /// The generation that it was made for.
+        expected: Option<String>,
+        /// Only say what would change.
+        dry_run: bool,
+    },
+}
+
+/// An action, and the way back for its answer.
+#[derive(Debug)]
+pub struct Order {
+    /// The action.
+    pub action: Action,
+    id: u64,
+    board: Arc<Board>,
+    /// `None` once it was answered.
+    answer: Option<oneshot::Sender<Answer>>,
+}
+
+/// The answer to an order.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// It is done, and the file has it.
+    Done {
+        /// The generation that runs now.
+        generation: String,
+        /// The changes.
+        changes: Vec<Change>,
+    },
+    /// It was accepted, and the file has it, but something of it is not done: a later reload completes it.
+    Pending {
+        /// The generation of the file.
+        generation: String,
+        /// What is not done.
+        why: String,
+    },
+    /// So many connections of a host were ended.
+    Disconnected(usize),
+    /// It is refused.
+    Refused(Refusal),
+}
+
+impl Order {
+    /// A new order, its number, and where its answer comes.
+    pub(crate) fn new(
+        action: Action,
+        what: String,
+        board: &Arc<Board>,
+    ) -> (Order, u64, oneshot::Receiver<Answer>) {
+        let (answer, answered) = oneshot::channel();
+        let id = board.begin(what);
+        (Order { action, id, board: Arc::clone(board), answer: Some(answer) }, id, answered)
+    }
+
+    /// Answers it. The answer stays on the board if the client has gone.
+    pub fn answer(mut self, answer: Answer) {
+        self.board.end(self.id, &answer);
+        if let Some(sender) = self.answer.take() {
+            // A client that does not wait any more finds it on the board.
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+impl Drop for Order {
+    /// An order that was refused a place in the queue, or that a stop has overtaken, is no operation.
+    fn drop(&mut self) {
+        if self.answer.is_some() {
+            self.board.forget(self.id);
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn state(&self) -> &'static str {
+        match self {
+            Answer::Done { .. } | Answer::Disconnected(_) => "done",
+            Answer::Pending { .. } => "pending",
+            Answer::Refused(_) => "refused",
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        match self {
+            Answer::Done { generation, changes } => {
+                let changes: Vec<Value> = changes.iter().map(of_change).collect();
+                json!({ "generation": generation, "changes": changes })
+            }
+            Answer::Pending { generation, why } => json!({ "generation": generation, "pending": why }),
+            Answer::Disconnected(count) => json!({ "connections": count }),
+            Answer::Refused(refusal) => refusal.to_json(),
+        }
+    }
+}
+
+fn of_change(change: &Change) -> Value {
+    let Change { subject, name, from, to } = change;
+    json!({ "subject": subject.to_string(), "name": name, "from": from, "to": to, "text": change.to_string() })
+}

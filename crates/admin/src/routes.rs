@@ -1,0 +1,341 @@
+//! From a request to an answer.
+//!
+//! ```text
+//!   GET     /healthz /readyz                                    health
+//!   GET     /v1/PART                                            a part of the document that runs, with its ETag
+//!   PUT     /v1/PART  PATCH /v1/PART  DELETE /v1/LIST/NAME      a change: needs If-Match
+//!   POST    /v1/reload /v1/config/discard /v1/hosts/NQN/disconnect
+//!   GET     /v1/operations[/ID]
+//! ```
+//!
+//! Holds: no request is answered by an error of the server (`any_request_is_the_clients_mistake_or_none`).
+//! Elsewhere: parts are `place`, changes `edit`.
+
+use crate::board::Board;
+use crate::edit::{Change, Edit, read};
+use crate::health;
+use crate::order::{Action, Answer, OnDocument, Order, Source};
+use crate::place::Place;
+use crate::refusal::Refusal;
+use crate::service::{PATIENCE, Peer};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+/// The largest body of a request.
+const BODY_MAX: usize = 4 << 20;
+/// The time that a client waits for the owner. Then it gets the number of the operation.
+const ANSWER_WAIT: Duration = Duration::from_secs(25);
+const TOML: &str = "application/toml";
+const JSON: &str = "application/json";
+const PROBLEM: &str = "application/problem+json";
+
+#[derive(Clone)]
+struct Reached {
+    source: Arc<dyn Source>,
+    board: Arc<Board>,
+}
+
+/// All routes.
+pub(crate) fn all(source: &Arc<dyn Source>, board: &Arc<Board>) -> Router {
+    let reached = Reached { source: Arc::clone(source), board: Arc::clone(board) };
+    Router::new().fallback(handle).with_state(reached)
+}
+
+/// The routes that need no permission: they change nothing and show no name of a host.
+pub(crate) fn open(source: &Arc<dyn Source>, board: &Arc<Board>) -> Router {
+    let reached = Reached { source: Arc::clone(source), board: Arc::clone(board) };
+    Router::new().fallback(look).with_state(reached)
+}
+
+async fn look(State(reached): State<Reached>, request: Request) -> Response {
+    let word = request.uri().path().trim_start_matches('/');
+    match health(&reached, word, request.method()) {
+        Some(answer) => answer.unwrap_or_else(|refusal| refused(&refusal)),
+        None => refused(&Refusal::new(404, "there is nothing at this path; /healthz and /readyz are here")),
+    }
+}
+
+/// The answer of a path that needs no permission.
+fn health(reached: &Reached, word: &str, method: &Method) -> Option<Result<Response, Refusal>> {
+    let found = match word {
+        "healthz" => health::alive,
+        "readyz" => health::ready,
+        _ => return None,
+    };
+    if !is_read(method) {
+        return Some(Err(Refusal::new(405, format!("{method} is not possible here; GET is"))));
+    }
+    let (is_well, body) = found(&reached.source.stats(), &reached.board);
+    let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Some(Ok(response(status, JSON, body.to_string())))
+}
+
+fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+async fn handle(State(reached): State<Reached>, request: Request) -> Response {
+    let peer = request.extensions().get::<Peer>().copied();
+    let what = format!("{} {}", request.method(), request.uri());
+    let is_write = !is_read(request.method());
+    let is_head = request.method() == Method::HEAD;
+    let answer = answer(&reached, request, &what).await.unwrap_or_else(|refusal| refused(&refusal));
+    if is_write && let Some(peer) = peer {
+        let status = answer.status().as_u16();
+        let generation = text_of(answer.headers(), header::ETAG);
+        match answer.status().is_success() {
+            true => info!(uid = peer.uid, pid = peer.pid, what, status, generation, "admin"),
+            false => warn!(uid = peer.uid, pid = peer.pid, what, status, "admin: refused"),
+        }
+    }
+    match is_head {
+        true => answer.map(|_| Body::empty()),
+        false => answer,
+    }
+}
+
+async fn answer(reached: &Reached, request: Request, what: &str) -> Result<Response, Refusal> {
+    let words = words_of(request.uri().path())?;
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let method = request.method().clone();
+    let is_read = is_read(&method);
+    if let [word] = words[..]
+        && let Some(answer) = health(reached, word, &method)
+    {
+        return answer;
+    }
+    let only = |allowed: &str| Err(Refusal::new(405, format!("{method} is not possible here; {allowed} is")));
+    match words[..] {
+        ["v1", "operations"] if is_read => {
+            let all = reached.board.operations();
+            Ok(response(
+                StatusCode::OK,
+                JSON,
+                Value::from_iter(all.iter().map(|each| each.to_json())).to_string(),
+            ))
+        }
+        ["v1", "operations", id] if is_read => {
+            let all = reached.board.operations();
+            let found = all.iter().find(|operation| operation.id().to_string() == id);
+            let found = found.ok_or_else(|| {
+                Refusal::new(
+                    404,
+                    format!("there is no operation {id}; the last 64 are kept, see /v1/operations"),
+                )
+            })?;
+            Ok(response(StatusCode::OK, JSON, found.to_json().to_string()))
+        }
+        ["v1", "operations"] | ["v1", "operations", _] => only("GET"),
+        ["v1", "reload"] if method == Method::POST => {
+            ordered(reached, Action::Document(OnDocument::Reload), what).await
+        }
+        ["v1", "config", "discard"] if method == Method::POST => {
+            ordered(reached, Action::Document(OnDocument::Discard), what).await
+        }
+        ["v1", "hosts", host, "disconnect"] if method == Method::POST => {
+            ordered(reached, Action::Disconnect(host.to_owned()), what).await
+        }
+        ["v1", "reload"] | ["v1", "config", "discard"] | ["v1", "hosts", _, "disconnect"] => only("POST"),
+        ["v1", ref words @ ..] if let Some(place) = Place::of(words) => {
+            if is_read {
+                show(reached, &place, request.headers())
+            } else {
+                change(reached, place, request, what).await
+            }
+        }
+        _ => Err(Refusal::new(404, "there is nothing at this path; docs/admin.md lists the paths")),
+    }
+}
+
+/// The words of a path, decoded.
+fn words_of(path: &str) -> Result<Vec<String>, Refusal> {
+    path.trim_start_matches('/').split('/').map(decoded).collect()
+}
+
+/// A word of a path without its escapes (RFC 3986).
+fn decoded(word: &str) -> Result<String, Refusal> {
+    let wrong =
+        || Refusal::new(400, "the path has an escape that is not % and two hexadecimal digits of UTF-8");
+    let mut bytes = Vec::with_capacity(word.len());
+    let mut rest = word.bytes();
+    while let Some(byte) = rest.next() {
+        let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+        bytes.push(match byte {
+            b'%' => {
+                let (high, low) = (digit(rest.next()), digit(rest.next()));
+                let both = high.zip(low).map(|(high, low)| high * 16 + low);
+                both.and_then(|both| u8::try_from(both).ok()).ok_or_else(wrong)?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+fn show(reached: &Reached, place: &Place, headers: &HeaderMap) -> Result<Response, Refusal> {
+    let document = reached.board.document();
+    let wants_text =
+        *place == Place::Whole && text_of(headers, header::ACCEPT).is_some_and(|kinds| kinds.contains(TOML));
+    let mut shown = match wants_text {
+        true => response(StatusCode::OK, TOML, document.text().to_owned()),
+        false => response(StatusCode::OK, JSON, read(document.text(), place)?.to_string()),
+    };
+    shown.headers_mut().insert(header::ETAG, etag(document.generation()));
+    Ok(shown)
+}
+
+async fn change(reached: &Reached, place: Place, request: Request, what: &str) -> Result<Response, Refusal> {
+    let method = request.method().clone();
+    if !matches!(method, Method::PUT | Method::PATCH | Method::DELETE) {
+        return Err(Refusal::new(
+            405,
+            format!("{method} is not possible here; GET, PUT, PATCH and DELETE may be"),
+        ));
+    }
+    let dry_run = dry_run(request.uri().query())?;
+    let expected = expected(request.headers())?;
+    if expected.is_none() && !dry_run {
+        let detail = "If-Match is missing: read the configuration first, and send its ETag, so that no change of another is lost";
+        return Err(Refusal::new(428, detail));
+    }
+    let is_new = text_of(request.headers(), header::IF_NONE_MATCH).is_some_and(|tags| tags.trim() == "*");
+    let is_text = text_of(request.headers(), header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with(TOML));
+    let edit = if method == Method::DELETE {
+        Edit::Part(place, Change::Remove)
+    } else {
+        let body = body_of(request).await?;
+        match (is_text, &place, &method) {
+            (true, Place::Whole, &Method::PUT) => {
+                let text = String::from_utf8(body).map_err(|_| Refusal::new(400, "the body is not UTF-8"))?;
+                Edit::Text(text)
+            }
+            (true, ..) => {
+                let detail =
+                    "only PUT /v1/config takes TOML; write JSON, with Content-Type: application/json";
+                return Err(Refusal::new(415, detail));
+            }
+            _ => {
+                let json = serde_json::from_slice(&body)
+                    .map_err(|error| Refusal::new(400, format!("the body is not JSON: {error}")))?;
+                Edit::Part(
+                    place,
+                    if method == Method::PATCH {
+                        Change::Merge(json)
+                    } else if is_new {
+                        Change::Add(json)
+                    } else {
+                        Change::Put(json)
+                    },
+                )
+            }
+        }
+    };
+    ordered(reached, Action::Document(OnDocument::Edit { edit, expected, dry_run }), what).await
+}
+
+/// Has the owner do it, and waits for a while.
+async fn ordered(reached: &Reached, action: Action, what: &str) -> Result<Response, Refusal> {
+    let (order, id, answered) = Order::new(action, what.to_owned(), &reached.board);
+    reached.source.ask(order)?;
+    let location = format!("/v1/operations/{id}");
+    let accepted = |body: Value| {
+        let mut accepted = response(StatusCode::ACCEPTED, JSON, body.to_string());
+        let location = HeaderValue::from_str(&location).expect("a path of ASCII");
+        accepted.headers_mut().insert(header::LOCATION, location);
+        accepted
+    };
+    let Ok(answer) = timeout(ANSWER_WAIT, answered).await else {
+        return Ok(accepted(
+            json!({ "operation": location, "pending": "it waits for an earlier change, or for a device" }),
+        ));
+    };
+    let stopping = |_| Refusal::new(503, "the target is stopping");
+    match answer.map_err(stopping)? {
+        Answer::Refused(refusal) => Err(refusal),
+        answer @ Answer::Pending { .. } => {
+            let mut body = answer.to_json();
+            body["operation"] = json!(location);
+            Ok(accepted(body))
+        }
+        answer @ (Answer::Done { .. } | Answer::Disconnected(_)) => {
+            let mut done = response(StatusCode::OK, JSON, answer.to_json().to_string());
+            if let Answer::Done { generation, .. } = &answer {
+                done.headers_mut().insert(header::ETAG, etag(generation));
+            }
+            Ok(done)
+        }
+    }
+}
+
+/// The value of the only field that a query may have.
+fn dry_run(query: Option<&str>) -> Result<bool, Refusal> {
+    match query {
+        None | Some("" | "dry_run=false") => Ok(false),
+        Some("dry_run=true") => Ok(true),
+        Some(_) => Err(Refusal::new(400, "the only query is ?dry_run=true")),
+    }
+}
+
+/// The generation in If-Match.
+fn expected(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
+    let tag = value.to_str().ok().map(str::trim);
+    let tag = tag.and_then(|tag| tag.strip_prefix('"')?.strip_suffix('"'));
+    match tag {
+        Some(tag) => Ok(Some(tag.to_owned())),
+        None => Err(Refusal::new(400, "If-Match has to be the one ETag of an answer, in quotes")),
+    }
+}
+
+async fn body_of(request: Request) -> Result<Vec<u8>, Refusal> {
+    let large =
+        || Refusal::new(413, "the body is larger than 4 MiB; write such a file in its place and reload it");
+    let declared =
+        text_of(request.headers(), header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
+    if declared.is_some_and(|length| length > BODY_MAX) {
+        return Err(large());
+    }
+    let collected = timeout(PATIENCE, Limited::new(request.into_body(), BODY_MAX).collect()).await;
+    match collected {
+        Ok(Ok(body)) => Ok(body.to_bytes().to_vec()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(large()),
+        Ok(Err(error)) => Err(Refusal::new(400, format!("the body cannot be read: {error}"))),
+        Err(_) => Err(Refusal::new(408, "the body did not come within 30 s")),
+    }
+}
+
+fn text_of(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn etag(generation: &str) -> HeaderValue {
+    HeaderValue::from_str(&format!("\"{generation}\"")).expect("hexadecimal digits")
+}
+
+fn refused(refusal: &Refusal) -> Response {
+    let status = StatusCode::from_u16(refusal.status).expect("a status of HTTP");
+    let mut answer = response(status, PROBLEM, refusal.to_json().to_string());
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    answer
+}
+
+fn response(status: StatusCode, kind: &'static str, body: String) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+#[cfg(test)]
+mod tests;

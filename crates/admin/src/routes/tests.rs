@@ -1,0 +1,233 @@
+//! Requests to the routes, with an owner that answers at once.
+
+use super::*;
+use crate::document::Document;
+use proptest::prelude::*;
+use server::{AcceptorStats, Stats};
+use std::path::Path;
+use std::sync::Mutex;
+use tower_service::Service;
+use units::Nanos;
+
+const TEXT: &str = "listen = [\"127.0.0.1:0\"]\n[limits]\nconnections = 5\n";
+
+/// An owner that edits the document and judges nothing; or one that does not answer.
+struct Owner {
+    board: Mutex<Option<Arc<Board>>>,
+    turn: Nanos,
+}
+
+impl Source for Owner {
+    fn stats(&self) -> Stats {
+        let acceptor = AcceptorStats { turn: self.turn };
+        Stats { ssds: Vec::new(), threads: Vec::new(), acceptor, refusals: Default::default() }
+    }
+
+    fn ask(&self, order: Order) -> Result<(), Refusal> {
+        let board = self.board.lock().expect("nobody panics with it").clone();
+        let Some(board) = board else { return Err(Refusal::new(503, "8 changes wait already")) };
+        let answer = match order.action.clone() {
+            Action::Document(OnDocument::Edit { edit, dry_run, .. }) => {
+                match edit.apply(board.document().text()) {
+                    Ok(text) => {
+                        if !dry_run {
+                            board.replace(Document::new(text), true);
+                        }
+                        let generation = board.document().generation().to_owned();
+                        Answer::Done { generation, changes: Vec::new() }
+                    }
+                    Err(refusal) => Answer::Refused(refusal),
+                }
+            }
+            Action::Disconnect(_) => Answer::Disconnected(2),
+            Action::Document(OnDocument::Reload | OnDocument::Discard) => Answer::Pending {
+                generation: board.document().generation().to_owned(),
+                why: "stuck".to_owned(),
+            },
+        };
+        order.answer(answer);
+        Ok(())
+    }
+}
+
+fn api() -> (Router, Arc<Board>) {
+    let board = Arc::new(Board::new(Some(Path::new("/etc/gimbal.toml")), Document::new(TEXT.to_owned())));
+    let owner = Owner { board: Mutex::new(Some(Arc::clone(&board))), turn: Nanos::ZERO };
+    let source: Arc<dyn Source> = Arc::new(owner);
+    (all(&source, &board), board)
+}
+
+struct Seen {
+    status: u16,
+    headers: HeaderMap,
+    body: String,
+}
+
+fn send(router: &Router, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Seen {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(body.into()).expect("a request");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    runtime.expect("a runtime").block_on(async {
+        let answer = router.clone().call(request).await.expect("it is infallible");
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.expect("it is here").to_bytes();
+        let body = String::from_utf8(body.to_vec()).expect("text");
+        Seen { status: head.status.as_u16(), headers: head.headers, body }
+    })
+}
+
+#[test]
+fn a_part_is_read_with_its_generation_and_written_with_it() {
+    let (router, board) = api();
+    let seen = send(&router, "GET", "/v1/limits", &[], "");
+    assert_eq!((seen.status, &*seen.body), (200, "{\"connections\":5}"));
+    let tag = seen.headers[header::ETAG].to_str().expect("text").to_owned();
+    assert_eq!(tag, format!("\"{}\"", board.document().generation()));
+    let change = "{\"connections\":6}";
+    assert_eq!(send(&router, "PATCH", "/v1/limits", &[], change).status, 428);
+    assert_eq!(send(&router, "PATCH", "/v1/limits?dry_run=true", &[], change).status, 200);
+    assert_eq!(board.document().text(), TEXT);
+    let done = send(&router, "PATCH", "/v1/limits", &[("if-match", &tag)], change);
+    assert_eq!(done.status, 200, "{}", done.body);
+    assert_eq!(board.document().text(), TEXT.replace('5', "6"));
+    let text = send(&router, "GET", "/v1/config", &[("accept", "application/toml")], "");
+    assert_eq!(text.body, board.document().text());
+    let head = send(&router, "HEAD", "/v1/config", &[], "");
+    assert_eq!((head.status, &*head.body), (200, ""));
+}
+
+#[test]
+fn every_refusal_is_a_problem_with_a_reason() {
+    let (router, _) = api();
+    let tag = [("if-match", "\"x\"")];
+    let toml = [("if-match", "\"x\""), ("content-type", "application/toml")];
+    let large = vec![b' '; BODY_MAX + 1];
+    for (method, path, headers, body, status) in [
+        ("GET", "/", &[][..], &b""[..], 404),
+        ("GET", "/v1/nothing", &[], b"", 404),
+        ("GET", "/v1/devices/a%zz", &[], b"", 400),
+        ("GET", "/v1/devices/%ff", &[], b"", 400),
+        ("GET", "/v1/log", &[], b"", 404),
+        ("POST", "/v1/config", &tag, b"", 405),
+        ("PUT", "/healthz", &tag, b"", 405),
+        ("GET", "/v1/reload", &[], b"", 405),
+        ("PUT", "/v1/limits?quick=1", &tag, b"{}", 400),
+        ("PUT", "/v1/limits", &[("if-match", "W/x")], b"{}", 400),
+        ("PUT", "/v1/limits", &tag, b"{", 400),
+        ("PUT", "/v1/limits", &toml, b"", 415),
+        ("PUT", "/v1/config", &toml, b"\xff", 400),
+        ("PUT", "/v1/config", &toml, &large, 413),
+        ("DELETE", "/v1/devices/a", &tag, b"", 404),
+        ("GET", "/v1/operations/7", &[], b"", 404),
+    ] {
+        let seen = send(&router, method, path, headers, body.to_vec());
+        assert_eq!(seen.status, status, "{method} {path}: {}", seen.body);
+        assert_eq!(seen.headers[header::CONTENT_TYPE], PROBLEM, "{method} {path}");
+        let problem: Value = serde_json::from_str(&seen.body).expect("JSON");
+        assert_eq!(problem["status"], status);
+        assert!(problem["detail"].as_str().is_some_and(|detail| detail.len() > 10), "{problem}");
+    }
+}
+
+#[test]
+fn what_is_not_complete_has_an_operation() {
+    let (router, board) = api();
+    let seen = send(&router, "POST", "/v1/reload", &[], "");
+    assert_eq!(seen.status, 202, "{}", seen.body);
+    let path = seen.headers[header::LOCATION].to_str().expect("text").to_owned();
+    let state = |router: &Router| {
+        let operation: Value = serde_json::from_str(&send(router, "GET", &path, &[], "").body).expect("JSON");
+        operation["state"].as_str().expect("a word").to_owned()
+    };
+    assert_eq!(state(&router), "pending");
+    board.replace(Document::new(TEXT.to_owned()), true);
+    assert_eq!(state(&router), "done");
+}
+
+#[test]
+fn a_body_that_does_not_come_is_not_waited_for() {
+    let (router, _) = api();
+    let (_sender, body) = tokio::sync::oneshot::channel::<()>();
+    let never = Body::new(Never(body));
+    let seen = send(&router, "PUT", "/v1/limits", &[("if-match", "\"x\"")], never);
+    assert_eq!(seen.status, 408, "{}", seen.body);
+}
+
+#[test]
+fn a_full_queue_says_when_to_come_again_and_a_thread_that_hangs_is_named() {
+    let board = Arc::new(Board::new(None, Document::new(TEXT.to_owned())));
+    let owner = Owner { board: Mutex::new(None), turn: Nanos::secs(7) };
+    let source: Arc<dyn Source> = Arc::new(owner);
+    let router = all(&source, &board);
+    let seen = send(&router, "POST", "/v1/reload", &[], "");
+    assert_eq!((seen.status, &seen.headers[header::RETRY_AFTER]), (503, &HeaderValue::from_static("1")));
+    assert!(board.operations().is_empty(), "what was refused does not wait");
+    let sick = send(&router, "GET", "/healthz", &[], "");
+    assert_eq!(sick.status, 503);
+    assert!(sick.body.contains("acceptor hangs for 7 s"), "{}", sick.body);
+    let (router, board) = api();
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(send(&router, "GET", path, &[], "").status, 200);
+    }
+    // Nothing else is open to all.
+    let open = open(&source, &board);
+    assert_eq!(send(&open, "GET", "/healthz", &[], "").status, 503);
+    assert_eq!(send(&open, "GET", "/v1/config", &[], "").status, 404);
+    assert_eq!(send(&open, "POST", "/readyz", &[], "").status, 405);
+    board.stop();
+    assert_eq!(send(&router, "GET", "/healthz", &[], "").status, 200);
+    assert!(send(&router, "GET", "/readyz", &[], "").body.contains("stopping"));
+}
+
+fn words() -> impl Strategy<Value = String> {
+    let known = [
+        "v1",
+        "config",
+        "devices",
+        "subsystems",
+        "namespaces",
+        "limits",
+        "listen",
+        "operations",
+        "a",
+        "1",
+        "%41",
+    ];
+    let word = prop_oneof![prop::sample::select(&known[..]).prop_map(str::to_owned), "[!-~&&[^/?#]]{0,6}"];
+    prop::collection::vec(word, 0..5).prop_map(|words| format!("/{}", words.join("/")))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn any_request_is_the_clients_mistake_or_none(
+        method in prop::sample::select(&["GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "OPTIONS", "TRACE"][..]),
+        path in words(),
+        body in prop_oneof!["[{}\\[\\]\":,a0-9n]{0,12}", Just("{\"name\":\"a\"}".to_owned()), Just("{}".to_owned())],
+    ) {
+        prop_assume!(path.parse::<axum::http::Uri>().is_ok());
+        let (router, board) = api();
+        let tag = etag(board.document().generation());
+        let seen = send(&router, method, &path, &[("if-match", tag.to_str().expect("ASCII"))], body);
+        prop_assert!(seen.status < 500, "{} {}: {} {}", method, path, seen.status, seen.body);
+    }
+}
+
+/// A body that never comes.
+struct Never(tokio::sync::oneshot::Receiver<()>);
+
+impl hyper::body::Body for Never {
+    type Data = hyper::body::Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Self::Data>, Self::Error>>> {
+        use std::future::Future;
+        std::pin::Pin::new(&mut self.0).poll(context).map(|_| None)
+    }
+}
