@@ -8,6 +8,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -77,6 +78,51 @@ impl Client {
             Err(_) => Err(ClientError::Late(self.socket.clone())),
             Ok(answered) => answered.map_err(|error| unreachable(error.to_string())),
         }
+    }
+
+    /// Follows a stream of events: has `on_event` take each, until it says to end, or the stream ends.
+    ///
+    /// # Errors
+    /// The target cannot be reached, or says that it gives no events.
+    pub fn follow(
+        &self,
+        path: &str,
+        mut on_event: impl FnMut(Value) -> ControlFlow<()>,
+    ) -> Result<(), ClientError> {
+        let unreachable = |error: String| ClientError::Unreachable(self.socket.clone(), error);
+        let request = Request::get(path).header(header::HOST, "gimbal").body(Full::new(Bytes::new()));
+        let request = request.map_err(|error| unreachable(error.to_string()))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| unreachable(error.to_string()))?;
+        let followed = runtime.block_on(async {
+            let stream = UnixStream::connect(&self.socket).await?;
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+            let _connection = tokio::spawn(connection);
+            let mut answer = sender.send_request(request).await?;
+            if !answer.status().is_success() {
+                return Err(format!("it answers {} to {path}", answer.status()).into());
+            }
+            let mut begun = Vec::new();
+            // An error of the stream is its end: the target has closed it, or is gone.
+            while let Some(Ok(frame)) = timeout(PATIENCE, answer.frame()).await.ok().flatten() {
+                let Some(bytes) = frame.data_ref() else { continue };
+                begun.extend_from_slice(bytes);
+                if begun.len() > ANSWER_MAX {
+                    return Err("an event is larger than 64 MiB".into());
+                }
+                while let Some(end) = begun.windows(2).position(|bytes| bytes == b"\n\n") {
+                    let event: Vec<u8> = begun.drain(..end + 2).collect();
+                    let data = event.strip_prefix(b"data: ").unwrap_or_default();
+                    if let Ok(event) = serde_json::from_slice(data)
+                        && on_event(event).is_break()
+                    {
+                        return Ok(());
+                    }
+                }
+            }
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+        });
+        followed.map_err(|error| unreachable(error.to_string()))
     }
 
     async fn exchange(

@@ -21,7 +21,7 @@ fn hanging(stats: &Stats) -> Vec<String> {
 }
 
 /// The answer of /healthz: whether the target is alive, and why not.
-pub(crate) fn alive(stats: &Stats, _: &Board) -> (bool, Value) {
+pub(crate) fn alive(stats: &Stats) -> (bool, Value) {
     answer(hanging(stats))
 }
 

@@ -13,8 +13,10 @@
 
 mod board;
 mod client;
+mod dashboard;
 mod document;
 mod edit;
+mod events;
 mod guarded;
 mod health;
 mod json;
@@ -23,6 +25,7 @@ mod place;
 mod refusal;
 mod routes;
 mod service;
+mod sight;
 mod socket;
 mod store;
 

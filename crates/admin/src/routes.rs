@@ -1,7 +1,7 @@
 //! From a request to an answer.
 //!
 //! ```text
-//!   GET     /healthz /readyz                                    health
+//!   GET     /healthz /metrics /v1/stats …                       `sight`: who only looks
 //!   GET     /v1/PART                                            a part of the document that runs, with its ETag
 //!   PUT     /v1/PART  PATCH /v1/PART  DELETE /v1/LIST/NAME      a change: needs If-Match
 //!   POST    /v1/reload /v1/config/discard /v1/hosts/NQN/disconnect
@@ -9,15 +9,15 @@
 //! ```
 //!
 //! Holds: no request is answered by an error of the server (`any_request_is_the_clients_mistake_or_none`).
-//! Elsewhere: parts are `place`, changes `edit`.
+//! Elsewhere: parts are `place`, changes `edit`, the paths of who only looks `sight`.
 
 use crate::board::Board;
 use crate::edit::{Change, Edit, read};
-use crate::health;
 use crate::order::{Action, Answer, OnDocument, Order, Source};
 use crate::place::Place;
 use crate::refusal::Refusal;
 use crate::service::{PATIENCE, Peer};
+use crate::sight::Sight;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -42,41 +42,40 @@ const PROBLEM: &str = "application/problem+json";
 struct Reached {
     source: Arc<dyn Source>,
     board: Arc<Board>,
+    sight: Arc<Sight>,
 }
 
-/// All routes.
-pub(crate) fn all(source: &Arc<dyn Source>, board: &Arc<Board>) -> Router {
-    let reached = Reached { source: Arc::clone(source), board: Arc::clone(board) };
-    Router::new().fallback(handle).with_state(reached)
-}
-
-/// The routes that need no permission: they change nothing and show no name of a host.
-pub(crate) fn open(source: &Arc<dyn Source>, board: &Arc<Board>) -> Router {
-    let reached = Reached { source: Arc::clone(source), board: Arc::clone(board) };
-    Router::new().fallback(look).with_state(reached)
+/// All routes, and those of who only looks: they change nothing.
+pub(crate) fn all_and_open(source: &Arc<dyn Source>, board: &Arc<Board>, sight: &Arc<Sight>) -> [Router; 2] {
+    let (source, board, sight) = (Arc::clone(source), Arc::clone(board), Arc::clone(sight));
+    let reached = Reached { source, board, sight };
+    let all = Router::new().fallback(handle).with_state(reached.clone());
+    [all, Router::new().fallback(look).with_state(reached)]
 }
 
 async fn look(State(reached): State<Reached>, request: Request) -> Response {
-    let word = request.uri().path().trim_start_matches('/');
-    match health(&reached, word, request.method()) {
-        Some(answer) => answer.unwrap_or_else(|refusal| refused(&refusal)),
-        None => refused(&Refusal::new(404, "there is nothing at this path; /healthz and /readyz are here")),
-    }
+    let words = words_of(request.uri().path());
+    let seen = words.and_then(|words| {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let found = seen(&reached, &words, &request);
+        found.unwrap_or_else(|| {
+            Err(Refusal::new(404, "there is nothing at this path; /metrics, /healthz and /readyz are here"))
+        })
+    });
+    let answer = seen.unwrap_or_else(|refusal| refused(&refusal));
+    if request.method() == Method::HEAD { answer.map(|_| Body::empty()) } else { answer }
 }
 
-/// The answer of a path that needs no permission.
-fn health(reached: &Reached, word: &str, method: &Method) -> Option<Result<Response, Refusal>> {
-    let found = match word {
-        "healthz" => health::alive,
-        "readyz" => health::ready,
-        _ => return None,
-    };
-    if !is_read(method) {
-        return Some(Err(Refusal::new(405, format!("{method} is not possible here; GET is"))));
-    }
-    let (is_well, body) = found(&reached.source.stats(), &reached.board);
-    let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Some(Ok(response(status, JSON, body.to_string())))
+/// The answer for who only looks; `None` if the path is of another kind.
+fn seen(reached: &Reached, words: &[&str], request: &Request) -> Option<Result<Response, Refusal>> {
+    let Reached { source, board, sight } = reached;
+    let found = sight.answer(words, request.uri().query(), source, board)?;
+    let method = request.method();
+    Some(if is_read(method) {
+        found
+    } else {
+        Err(Refusal::new(405, format!("{method} is not possible here; GET is")))
+    })
 }
 
 fn is_read(method: &Method) -> bool {
@@ -108,9 +107,7 @@ async fn answer(reached: &Reached, request: Request, what: &str) -> Result<Respo
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let method = request.method().clone();
     let is_read = is_read(&method);
-    if let [word] = words[..]
-        && let Some(answer) = health(reached, word, &method)
-    {
+    if let Some(answer) = seen(reached, &words, &request) {
         return answer;
     }
     let only = |allowed: &str| Err(Refusal::new(405, format!("{method} is not possible here; {allowed} is")));

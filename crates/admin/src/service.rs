@@ -12,6 +12,7 @@ use crate::board::Board;
 use crate::guarded::Guarded;
 use crate::order::Source;
 use crate::routes;
+use crate::sight::Sight;
 use crate::socket::Listener;
 use axum::Router;
 use axum::body::Body;
@@ -71,7 +72,8 @@ impl Service {
         board: Arc<Board>,
     ) -> io::Result<Service> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (all, some) = (routes::all(&source, &board), routes::open(&source, &board));
+        let sight = Arc::new(Sight::new());
+        let [all, some] = routes::all_and_open(&source, &board, &sight);
         let (on_socket, at_address) = {
             let _inside = runtime.enter();
             let on_socket =
@@ -88,6 +90,7 @@ impl Service {
                 warn!(%error, "the admin thread runs at the usual priority");
             }
             runtime.block_on(async {
+                tokio::spawn(sight.events.clone().run(source));
                 if let Some(listener) = on_socket {
                     tokio::spawn(accept(listener, all));
                 }

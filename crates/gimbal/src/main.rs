@@ -31,6 +31,7 @@ mod ssdtest;
 mod state_dir;
 mod statistics;
 mod targets;
+mod top;
 mod volume;
 
 use clap::{Parser, Subcommand};
@@ -72,6 +73,8 @@ enum Command {
     Config(config::Args),
     /// Look at a running target and change it, by its admin socket
     Ctl(ctl::Args),
+    /// Show what the SSDs and tenants of a running target do
+    Top(top::Args),
     /// Make, show and check the keys with which hosts and controllers authenticate
     Key(key::Args),
     /// Print a completion script for a shell
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Command::Targets(args) => targets::run(args),
         Command::Config(args) => config::run(args),
         Command::Ctl(args) => ctl::run(args),
+        Command::Top(args) => top::run(&args),
         Command::Key(args) => key::run(args),
         Command::Completions(args) => completions::run(args),
     };

@@ -289,13 +289,13 @@ fn admin_listener(config: &Config) -> anyhow::Result<Option<Listener>> {
     }
 }
 
-/// The address at which everyone can read the health of the target.
+/// The address at which everyone can read metrics, statistics and health.
 fn open_listener(config: &Config) -> anyhow::Result<Option<TcpListener>> {
     let Some(address) = config.metrics.listen else { return Ok(None) };
     let failed = || format!("cannot listen on {address} (metrics.listen); choose another address");
     let listener = TcpListener::bind(address).with_context(failed)?;
     let address = listener.local_addr().with_context(failed)?;
-    info!(%address, "health can be read without permission");
+    info!(%address, "metrics, statistics and the dashboard can be read without permission");
     Ok(Some(listener))
 }
 

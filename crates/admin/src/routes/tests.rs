@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::document::Document;
+use crate::events::Events;
 use proptest::prelude::*;
 use server::{AcceptorStats, Stats};
 use std::path::Path;
@@ -19,8 +20,9 @@ struct Owner {
 
 impl Source for Owner {
     fn stats(&self) -> Stats {
-        let acceptor = AcceptorStats { turn: self.turn };
-        Stats { ssds: Vec::new(), threads: Vec::new(), acceptor, refusals: Default::default() }
+        let acceptor = AcceptorStats { turn: self.turn, connections: 4, handshakes: 0, accepted: 9 };
+        let (refusals, named) = Default::default();
+        Stats { ssds: Vec::new(), threads: Vec::new(), acceptor, refusals, named }
     }
 
     fn ask(&self, order: Order) -> Result<(), Refusal> {
@@ -54,7 +56,8 @@ fn api() -> (Router, Arc<Board>) {
     let board = Arc::new(Board::new(Some(Path::new("/etc/gimbal.toml")), Document::new(TEXT.to_owned())));
     let owner = Owner { board: Mutex::new(Some(Arc::clone(&board))), turn: Nanos::ZERO };
     let source: Arc<dyn Source> = Arc::new(owner);
-    (all(&source, &board), board)
+    let [all, _] = all_and_open(&source, &board, &Arc::new(Sight::new()));
+    (all, board)
 }
 
 struct Seen {
@@ -161,7 +164,7 @@ fn a_full_queue_says_when_to_come_again_and_a_thread_that_hangs_is_named() {
     let board = Arc::new(Board::new(None, Document::new(TEXT.to_owned())));
     let owner = Owner { board: Mutex::new(None), turn: Nanos::secs(7) };
     let source: Arc<dyn Source> = Arc::new(owner);
-    let router = all(&source, &board);
+    let [router, open] = all_and_open(&source, &board, &Arc::new(Sight::new()));
     let seen = send(&router, "POST", "/v1/reload", &[], "");
     assert_eq!((seen.status, &seen.headers[header::RETRY_AFTER]), (503, &HeaderValue::from_static("1")));
     assert!(board.operations().is_empty(), "what was refused does not wait");
@@ -172,8 +175,7 @@ fn a_full_queue_says_when_to_come_again_and_a_thread_that_hangs_is_named() {
     for path in ["/healthz", "/readyz"] {
         assert_eq!(send(&router, "GET", path, &[], "").status, 200);
     }
-    // Nothing else is open to all.
-    let open = open(&source, &board);
+    // Who only looks cannot change anything, nor read the configuration.
     assert_eq!(send(&open, "GET", "/healthz", &[], "").status, 503);
     assert_eq!(send(&open, "GET", "/v1/config", &[], "").status, 404);
     assert_eq!(send(&open, "POST", "/readyz", &[], "").status, 405);
@@ -182,8 +184,70 @@ fn a_full_queue_says_when_to_come_again_and_a_thread_that_hangs_is_named() {
     assert!(send(&router, "GET", "/readyz", &[], "").body.contains("stopping"));
 }
 
+#[test]
+fn who_only_looks_gets_metrics_statistics_and_the_dashboard() {
+    let (router, _) = api();
+    let seen = send(&router, "GET", "/metrics", &[], "");
+    assert_eq!(
+        (seen.status, &seen.headers[header::CONTENT_TYPE]),
+        (200, &HeaderValue::from_static(metrics::CONTENT_TYPE))
+    );
+    assert!(seen.body.contains("\ngimbal_accepted_total 9\n"), "{}", seen.body);
+    let seen = send(&router, "GET", "/v1/stats", &[], "");
+    let stats: Value = serde_json::from_str(&seen.body).expect("JSON");
+    assert_eq!((&stats["connections"], &stats["devices"]), (&json!(4), &json!([])));
+    let seen = send(&router, "GET", "/v1/stats?device=x", &[], "");
+    assert_eq!(seen.status, 404, "{}", seen.body);
+    assert_eq!(send(&router, "GET", "/v1/stats?tenant=x", &[], "").status, 400);
+    assert_eq!(send(&router, "POST", "/metrics", &[], "").status, 405);
+    let page = send(&router, "GET", "/", &[], "");
+    assert!(page.body.starts_with("<!doctype html>"));
+    assert!(
+        page.headers[header::CONTENT_SECURITY_POLICY]
+            .to_str()
+            .expect("ASCII")
+            .starts_with("default-src 'self'")
+    );
+    // All that the page asks for is there, and nothing of it is elsewhere.
+    for asked in page.body.split('"').filter(|text| text.starts_with("/dashboard/")) {
+        assert_eq!(send(&router, "GET", asked, &[], "").status, 200, "{asked}");
+    }
+    assert!(!page.body.contains("http"), "nothing from elsewhere");
+    assert_eq!(send(&router, "GET", "/dashboard/../Cargo.toml", &[], "").status, 404);
+    assert_eq!(send(&router, "HEAD", "/metrics", &[], "").body, "");
+}
+
+/// Events are made while somebody looks, at most 32 streams of them.
+#[test]
+fn events_come_once_a_second_to_a_bounded_number() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    runtime.expect("a runtime").block_on(async {
+        let (events, board) = (Events::new(), Arc::new(Board::new(None, Document::new(TEXT.to_owned()))));
+        let owner = Owner { board: Mutex::new(Some(board)), turn: Nanos::ZERO };
+        tokio::spawn(events.clone().run(Arc::new(owner)));
+        let mut streams: Vec<_> =
+            (0..32).map(|_| events.stream().expect("there is room").into_body()).collect();
+        assert!(events.stream().is_none());
+        let before = tokio::time::Instant::now();
+        for _ in 0..3 {
+            let frame = streams[0].frame().await.expect("it goes on").expect("no error");
+            let text = String::from_utf8(frame.into_data().expect("data").to_vec()).expect("text");
+            let json =
+                text.strip_prefix("data: ").and_then(|text| text.strip_suffix("\n\n")).expect("an event");
+            let event: Value = serde_json::from_str(json).expect("JSON");
+            assert!(event["at_seconds"].is_f64() && event["accepted"] == 9, "{event}");
+        }
+        assert_eq!(before.elapsed().as_secs(), 2, "the first one comes at once");
+        // One that does not read is cut off.
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let last = streams.pop().expect("there are some");
+        assert!(last.collect().await.expect("it ends").to_bytes().len() < 20 * 100);
+        assert!(events.stream().is_some(), "a place is free");
+    });
+}
+
 fn words() -> impl Strategy<Value = String> {
-    let known = [
+    let known: &[&str] = &[
         "v1",
         "config",
         "devices",
@@ -196,7 +260,7 @@ fn words() -> impl Strategy<Value = String> {
         "1",
         "%41",
     ];
-    let word = prop_oneof![prop::sample::select(&known[..]).prop_map(str::to_owned), "[!-~&&[^/?#]]{0,6}"];
+    let word = prop_oneof![prop::sample::select(known).prop_map(str::to_owned), "[!-~&&[^/?#]]{0,6}"];
     prop::collection::vec(word, 0..5).prop_map(|words| format!("/{}", words.join("/")))
 }
 

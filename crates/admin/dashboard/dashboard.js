@@ -1,0 +1,190 @@
+// The dashboard: one event a second from /v1/events, drawn as panels. All text that comes from hosts is set as text.
+import { COLOURS, draw, short } from "./charts.js";
+
+/** Seconds that the charts show. */
+const POINTS = 120;
+/** Tenants that have a colour and a place of their own in the charts. */
+const DRAWN = 10;
+const WHYS = ["share", "limit", "device", "memory", "credit"];
+
+const element = (id) => document.getElementById(id);
+const history = new Map(); // device -> { hosts: Map(host -> [MB/s]), latency: { read: [], write: [] } }
+let before = null;
+let latest = null;
+let paused = false;
+
+function make(tag, text, attributes = {}) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+}
+
+const sum = (object) => Object.values(object ?? {}).reduce((total, value) => total + value, 0);
+const find = (event, device) => event?.devices.find((it) => it.device === device);
+const findTenant = (device, host) => device?.tenants.find((it) => it.host === host);
+const millis = (seconds) => (seconds === null || seconds === undefined ? "–" : `${short(seconds * 1000)} ms`);
+
+/** The quantile of the slower of reads and writes in the last second. */
+function quantile(histograms, which) {
+  const all = Object.values(histograms ?? {}).map((it) => it[which]).filter((it) => it !== null && it !== undefined);
+  return all.length > 0 ? Math.max(...all) : null;
+}
+
+/** What has been added since the event before, per second. */
+function rates(tenant, old, span) {
+  if (!old) return { mbs: 0, iops: 0 };
+  const per = (field) => Math.max(0, (sum(tenant[field]) - sum(old[field])) / span);
+  return { mbs: per("bytes") / 1e6, iops: per("ios") };
+}
+
+function remember(event, span) {
+  for (const device of event.devices) {
+    const kept = history.get(device.device) ?? { hosts: new Map(), latency: { read: [], write: [] } };
+    history.set(device.device, kept);
+    const old = find(before, device.device);
+    const seen = new Set();
+    for (const tenant of device.tenants) {
+      seen.add(tenant.host);
+      const line = kept.hosts.get(tenant.host) ?? [];
+      line.push(rates(tenant, findTenant(old, tenant.host), span).mbs);
+      kept.hosts.set(tenant.host, line);
+    }
+    for (const [host, line] of kept.hosts) {
+      if (!seen.has(host)) line.push(0);
+      if (line.length > POINTS) line.shift();
+      if (!seen.has(host) && line.every((value) => value === 0)) kept.hosts.delete(host);
+    }
+    for (const op of ["read", "write"]) {
+      const line = kept.latency[op];
+      line.push(device.io_seconds?.[op]?.p99_seconds * 1000);
+      if (line.length > POINTS) line.shift();
+    }
+  }
+}
+
+function options(select, values, first) {
+  const shown = [...select.options].map((option) => option.value);
+  const wanted = [...(first === undefined ? [] : [""]), ...values];
+  if (shown.length === wanted.length && shown.every((value, index) => value === wanted[index])) return;
+  const chosen = select.value;
+  select.replaceChildren(...wanted.map((value) => make("option", value === "" ? first : value, { value })));
+  if (wanted.includes(chosen)) select.value = chosen;
+}
+
+function name(host, place) {
+  const cell = make("td");
+  const mark = make("span", String(place + 1), { class: "mark", "aria-hidden": "true" });
+  mark.style.background = COLOURS[place % COLOURS.length];
+  cell.append(mark, document.createTextNode(host));
+  cell.title = host;
+  return cell;
+}
+
+function facts(list, pairs) {
+  list.replaceChildren(...pairs.filter(([, value]) => value !== undefined).map(([term, value, style]) => {
+    const pair = make("div");
+    const told = make("dd", value);
+    if (style) told.className = style;
+    pair.append(make("dt", term), told);
+    return pair;
+  }));
+}
+
+function objective(tenant) {
+  if (tenant.slo_kept === undefined) return make("td", "–");
+  const kept = tenant.slo_kept === 1;
+  return make("td", kept ? "✓ kept" : "✗ missed", { class: kept ? "good" : "bad" });
+}
+
+function show() {
+  if (!latest) return;
+  const { event, old, span } = latest;
+  options(element("device"), event.devices.map((it) => it.device));
+  const device = find(event, element("device").value) ?? event.devices[0];
+  if (!device) return;
+  const former = find(old, device.device);
+  const kept = history.get(device.device);
+  const total = { ios: rates(device, former, span).iops, mbs: rates(device, former, span).mbs };
+  options(element("tenant"), device.tenants.map((it) => it.host), "all");
+  const only = element("tenant").value;
+  const tenants = device.tenants.filter((it) => only === "" || it.host === only);
+  const busy = device.busy === 1;
+  const turn = device.turn_seconds ?? 0;
+  facts(element("summary"), [
+    ["bandwidth", `${short(total.mbs)} MB/s`], ["IOs", `${short(total.ios)} /s`],
+    ["waiting, on the SSD", `${device.queued_ios}, ${device.in_flight_ios}`],
+    ["hung IOs", String(device.hung_ios), device.hung_ios > 0 ? "bad" : ""],
+    ["state", turn > 1 ? `hangs for ${short(turn)} s` : busy ? `slow: reads ×${device.busy_slowdown_ratio?.read}, writes ×${device.busy_slowdown_ratio?.write}` : "as usual", busy || turn > 1 ? "bad" : "good"],
+    ["tenants", `${device.active_tenants ?? "–"} active of ${device.known_tenants}`],
+    ["price of a written byte", device.write_cost_ratio === undefined ? undefined : `${short(device.write_cost_ratio)} × read`],
+    ["fragmentation", device.fragmentation_ratio === undefined ? undefined : `${Math.round(device.fragmentation_ratio * 100)} %`],
+    ["device time in flight", device.time_in_flight_bytes === undefined ? undefined : `${short(device.time_in_flight_bytes.in_flight)} of ${short(device.time_in_flight_bytes.limit)}B`],
+    ["target rate", device.target_rate_bytes === undefined ? undefined : `${short(device.target_rate_bytes)}B/s`],
+    ["errors", String(device.errors), device.errors > 0 ? "bad" : ""],
+    ["memory", `${short(device.memory_bytes)}B`],
+  ]);
+  const series = tenants.slice(0, DRAWN).map((tenant, place) => ({ values: kept.hosts.get(tenant.host) ?? [], colour: COLOURS[place] }));
+  draw(element("bandwidth"), series, { points: POINTS, stacked: true });
+  draw(element("latency"), [{ values: kept.latency.read, colour: COLOURS[0] }, { values: kept.latency.write, colour: COLOURS[1] }], { points: POINTS, stacked: false });
+  element("tenants").tBodies[0].replaceChildren(...tenants.map((tenant, place) => {
+    const { mbs, iops } = rates(tenant, findTenant(former, tenant.host), span);
+    const row = make("tr");
+    const at = ["p50_seconds", "p99_seconds", "p999_seconds"].map((which) => make("td", millis(quantile(tenant.io_seconds, which))));
+    row.append(name(tenant.host, place), make("td", short(mbs)), make("td", short(iops)), ...at,
+      make("td", short(tenant.credit_ios)), make("td", short(tenant.queued_ios)), objective(tenant));
+    return row;
+  }));
+  const hidden = device.known_tenants - device.tenants.length;
+  element("hidden").textContent = hidden > 0 ? `${hidden} more tenants are in the device's totals only.` : "";
+  element("waits").tBodies[0].replaceChildren(...tenants.map((tenant, place) => {
+    const row = make("tr");
+    row.append(name(tenant.host, place), ...WHYS.map((why) => {
+      const was = findTenant(former, tenant.host)?.wait_seconds?.[why];
+      const part = was === undefined ? 0 : Math.min(1, Math.max(0, ((tenant.wait_seconds?.[why] ?? 0) - was) / span));
+      const cell = make("td", part >= 0.005 ? `${Math.round(part * 100)} %` : "·");
+      cell.style.background = `rgba(var(--heat), ${(part * 0.75).toFixed(2)})`;
+      return cell;
+    }));
+    return row;
+  }));
+  const slots = make("div", undefined, { class: "slots" });
+  for (const tenant of tenants.slice(0, DRAWN)) {
+    const { busy: used = tenant.in_flight_ios ?? 0, allotted = tenant.credit_ios ?? 0 } = tenant.slots ?? {};
+    const meter = make("meter", undefined, { min: 0, max: Math.max(1, allotted), value: used, "aria-label": `${used} of ${allotted}` });
+    slots.append(make("span", tenant.host, { title: tenant.host }), meter, make("span", `${used}/${allotted}`));
+  }
+  element("view").replaceChildren(slots);
+  const refused = Object.entries(event.refused ?? {}).filter(([, count]) => count > 0);
+  facts(element("doors"), [
+    ["connections", String(event.connections)], ["not known yet", String(event.handshakes)], ["accepted", short(event.accepted)],
+    ...refused.map(([reason, count]) => [`refused: ${reason}`, short(count), "bad"]),
+  ]);
+}
+
+function say(text, isBad) {
+  element("state").textContent = text;
+  element("state").className = isBad ? "bad" : "";
+}
+
+const events = new EventSource("/v1/events");
+events.onmessage = (message) => {
+  const event = JSON.parse(message.data);
+  const span = before ? Math.max(0.2, event.at_seconds - before.at_seconds) : 1;
+  if (before && event.at_seconds < before.at_seconds) { before = null; history.clear(); }
+  remember(event, span);
+  if (!paused) {
+    latest = { event, old: before, span };
+    show();
+    say(`version ${Object.keys(event.build_info)[0]}`, false);
+  }
+  before = event;
+};
+events.onerror = () => say("the target does not answer; trying again", true);
+for (const id of ["device", "tenant"]) element(id).addEventListener("change", show);
+window.addEventListener("resize", show);
+element("pause").addEventListener("click", () => {
+  paused = !paused;
+  element("pause").setAttribute("aria-pressed", String(paused));
+  element("pause").textContent = paused ? "Go on" : "Pause";
+});

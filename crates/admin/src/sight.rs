@@ -1,0 +1,116 @@
+//! The paths of who only looks: health, metrics, statistics, events, the dashboard. They change nothing, and never wait.
+//!
+//! ```text
+//!   GET  /healthz /readyz      200 or 503
+//!   GET  /metrics              text for Prometheus
+//!   GET  /v1/stats             JSON; ?device=NAME&host=NQN: only these tenants
+//!   GET  /v1/events            JSON of the last second, once a second
+//!   GET  / /dashboard/FILE     the dashboard
+//! ```
+
+use crate::board::Board;
+use crate::dashboard;
+use crate::events::Events;
+use crate::health;
+use crate::order::Source;
+use crate::refusal::Refusal;
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use metrics::Shown;
+use server::Stats;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Pairs of device and tenant with series of their own.
+const PAIRS_MAX: usize = 1000;
+
+/// See the module.
+pub(crate) struct Sight {
+    pub(crate) events: Events,
+    shown: Mutex<Shown>,
+    /// The beginning of the clock of `shown`.
+    started: Instant,
+}
+
+impl Sight {
+    /// Nobody looks yet.
+    pub(crate) fn new() -> Sight {
+        let shown = Mutex::new(Shown::new(PAIRS_MAX));
+        Sight { events: Events::new(), shown, started: Instant::now() }
+    }
+
+    /// The answer to a GET; `None` if the path is of another kind.
+    pub(crate) fn answer(
+        &self,
+        words: &[&str],
+        query: Option<&str>,
+        source: &Arc<dyn Source>,
+        board: &Board,
+    ) -> Option<Result<Response, Refusal>> {
+        Some(match words {
+            ["healthz"] => Ok(told(health::alive(&source.stats()))),
+            ["readyz"] => Ok(told(health::ready(&source.stats(), board))),
+            ["metrics"] => Ok(self.metrics(&source.stats())),
+            ["v1", "stats"] => stats(&source.stats(), query),
+            ["v1", "events"] => {
+                self.events.stream().ok_or_else(|| Refusal::new(503, "32 streams of events are open already"))
+            }
+            [""] => Ok(dashboard::file("").expect("it is there")),
+            ["dashboard", file] => {
+                dashboard::file(file).ok_or_else(|| Refusal::new(404, "the dashboard has no such file"))
+            }
+            _ => return None,
+        })
+    }
+
+    fn metrics(&self, stats: &Stats) -> Response {
+        let now = units::Instant::ZERO + units::Nanos(self.started.elapsed().as_nanos() as u64);
+        // A choice that a panic has cut short is a choice all the same.
+        let chosen = self.shown.lock().unwrap_or_else(PoisonError::into_inner).choose(now, stats);
+        response(StatusCode::OK, metrics::CONTENT_TYPE, metrics::text(stats, &chosen))
+    }
+}
+
+/// Statistics, of the tenants that the query names, or of all.
+fn stats(stats: &Stats, query: Option<&str>) -> Result<Response, Refusal> {
+    let (mut device, mut host) = (None, None);
+    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        match &*name {
+            "device" => device = Some(value),
+            "host" => host = Some(value),
+            other => {
+                return Err(Refusal::new(
+                    400,
+                    format!("{other:?} is no field of this query; device and host are"),
+                ));
+            }
+        }
+    }
+    if let Some(device) = &device
+        && !stats.ssds.iter().any(|ssd| ssd.device == **device)
+    {
+        let names: Vec<&str> = stats.ssds.iter().map(|ssd| &*ssd.device).collect();
+        return Err(Refusal::new(
+            404,
+            format!("there is no device {device:?}; there are {}", names.join(", ")),
+        ));
+    }
+    let wanted = |of: &str, name: &str| {
+        device.as_ref().is_none_or(|device| **device == *of)
+            && host.as_ref().is_none_or(|host| **host == *name)
+    };
+    Ok(response(StatusCode::OK, "application/json", metrics::json(stats, wanted).to_string()))
+}
+
+fn told((is_well, body): (bool, serde_json::Value)) -> Response {
+    let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    response(status, "application/json", body.to_string())
+}
+
+fn response(status: StatusCode, kind: &'static str, body: String) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
