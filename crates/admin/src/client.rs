@@ -2,26 +2,84 @@
 //!
 //! Both the time and the size of an answer are bounded, so a target that hangs, or another program at the socket, cannot keep the command.
 
+use crate::tls::client_tls;
 use axum::http::{Request, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use serde_json::Value;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::UnixStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 /// The largest answer.
 const ANSWER_MAX: usize = 64 << 20;
 /// The time for an answer: longer than the target takes for any.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A target, by its socket.
+/// A target.
 #[derive(Clone, Debug)]
-pub struct Client {
-    socket: PathBuf,
+pub struct Client(Place);
+
+#[derive(Clone, Debug)]
+enum Place {
+    Socket(PathBuf),
+    Address(Secured),
+}
+
+/// A target at an address.
+#[derive(Clone)]
+pub struct Secured {
+    /// `HOST:PORT`.
+    host: String,
+    name: ServerName<'static>,
+    token: String,
+    /// `None`: plain text.
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Secured {
+    /// The target at `https://HOST:PORT`, or `http://HOST:PORT`; trusts the CAs of a file, or of this system.
+    ///
+    /// # Errors
+    /// The URL is none of these, or the CAs cannot be used.
+    pub fn new(url: &str, token: &str, ca: Option<&Path>) -> Result<Secured, String> {
+        let parts = url.strip_prefix("https://").map(|host| (host, true));
+        let parts = parts.or_else(|| url.strip_prefix("http://").map(|host| (host, false)));
+        let wrong = || format!("{url:?} is no URL of a target; write https://HOST:PORT");
+        let (host, is_secured) = parts.ok_or_else(wrong)?;
+        let host = host.trim_end_matches('/');
+        let (name, _) =
+            host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).ok_or_else(wrong)?;
+        let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(name).map_err(|_| wrong())?;
+        let tls = is_secured.then(|| client_tls(ca)).transpose()?;
+        Ok(Secured { host: host.to_owned(), name, token: token.to_owned(), tls })
+    }
+}
+
+impl fmt::Debug for Secured {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secured").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Socket(path) => path.display().fmt(f),
+            Place::Address(secured) => f.write_str(&secured.host),
+        }
+    }
 }
 
 /// An answer.
@@ -39,17 +97,22 @@ pub struct Reply {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// There is no target.
-    #[error("no target answers at {}: {}; start one, or name its socket with --socket", .0.display(), .1)]
-    Unreachable(PathBuf, String),
+    #[error("no target answers at {0}: {1}; start one, or name its socket with --socket")]
+    Unreachable(String, String),
     /// The target has not answered in time.
-    #[error("the target at {} has not answered within 60 s", .0.display())]
-    Late(PathBuf),
+    #[error("the target at {0} has not answered within 60 s")]
+    Late(String),
 }
 
 impl Client {
     /// The target at this socket.
     pub fn new(socket: &Path) -> Client {
-        Client { socket: socket.to_owned() }
+        Client(Place::Socket(socket.to_owned()))
+    }
+
+    /// The target at this address.
+    pub fn at(target: Secured) -> Client {
+        Client(Place::Address(target))
     }
 
     /// Sends a request, and waits for the answer.
@@ -63,8 +126,14 @@ impl Client {
         headers: &[(&str, &str)],
         body: Vec<u8>,
     ) -> Result<Reply, ClientError> {
-        let unreachable = |error: String| ClientError::Unreachable(self.socket.clone(), error);
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "gimbal");
+        let unreachable = |error: String| ClientError::Unreachable(self.0.to_string(), error);
+        let mut request = Request::builder().method(method).uri(path);
+        request = match &self.0 {
+            Place::Socket(_) => request.header(header::HOST, "gimbal"),
+            Place::Address(target) => request
+                .header(header::HOST, &target.host)
+                .header(header::AUTHORIZATION, format!("Bearer {}", target.token)),
+        };
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -74,26 +143,39 @@ impl Client {
         let runtime = runtime.map_err(|error| unreachable(error.to_string()))?;
         let answered = runtime.block_on(async { timeout(PATIENCE, self.exchange(request)).await });
         match answered {
-            Err(_) => Err(ClientError::Late(self.socket.clone())),
+            Err(_) => Err(ClientError::Late(self.0.to_string())),
             Ok(answered) => answered.map_err(|error| unreachable(error.to_string())),
         }
     }
 
-    async fn exchange(
-        &self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Reply, Box<dyn std::error::Error + Send + Sync>> {
-        let stream = UnixStream::connect(&self.socket).await?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let connection = tokio::spawn(connection);
-        let answer = sender.send_request(request).await?;
-        let status = answer.status().as_u16();
-        let tag = answer.headers().get(header::ETAG).and_then(|tag| tag.to_str().ok());
-        let generation = tag.map(|tag| tag.trim_matches('"').to_owned());
-        let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await?.to_bytes();
-        connection.abort();
-        Ok(Reply { status, generation, body: String::from_utf8_lossy(&body).into_owned() })
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Reply, Failure> {
+        match &self.0 {
+            Place::Socket(path) => exchange(UnixStream::connect(path).await?, request).await,
+            Place::Address(target) => {
+                let stream = TcpStream::connect(&target.host).await?;
+                let Some(tls) = &target.tls else { return exchange(stream, request).await };
+                let tls = TlsConnector::from(Arc::clone(tls));
+                exchange(tls.connect(target.name.clone(), stream).await?, request).await
+            }
+        }
     }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Reply, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let answer = sender.send_request(request).await?;
+    let status = answer.status().as_u16();
+    let tag = answer.headers().get(header::ETAG).and_then(|tag| tag.to_str().ok());
+    let generation = tag.map(|tag| tag.trim_matches('"').to_owned());
+    let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await?.to_bytes();
+    connection.abort();
+    Ok(Reply { status, generation, body: String::from_utf8_lossy(&body).into_owned() })
 }
 
 impl Reply {

@@ -11,13 +11,14 @@
 //! Holds: no request is answered by an error of the server (`any_request_is_the_clients_mistake_or_none`).
 //! Elsewhere: parts are `place`, changes `edit`.
 
+use crate::access::{Access, Peer, Role};
 use crate::board::Board;
 use crate::edit::{Change, Edit, read};
 use crate::health;
 use crate::order::{Action, Answer, OnDocument, Order, Source};
 use crate::place::Place;
 use crate::refusal::Refusal;
-use crate::service::{PATIENCE, Peer};
+use crate::service::PATIENCE;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -42,17 +43,19 @@ const PROBLEM: &str = "application/problem+json";
 struct Reached {
     source: Arc<dyn Source>,
     board: Arc<Board>,
+    /// `None`: every request may do everything.
+    access: Option<Arc<Access>>,
 }
 
 /// All routes.
-pub(crate) fn all(source: &Arc<dyn Source>, board: &Arc<Board>) -> Router {
-    let reached = Reached { source: Arc::clone(source), board: Arc::clone(board) };
+pub(crate) fn all(source: &Arc<dyn Source>, board: &Arc<Board>, access: Option<Arc<Access>>) -> Router {
+    let reached = Reached { source: Arc::clone(source), board: Arc::clone(board), access };
     Router::new().fallback(handle).with_state(reached)
 }
 
 /// The routes that need no permission: they change nothing and show no name of a host.
 pub(crate) fn open(source: &Arc<dyn Source>, board: &Arc<Board>) -> Router {
-    let reached = Reached { source: Arc::clone(source), board: Arc::clone(board) };
+    let reached = Reached { source: Arc::clone(source), board: Arc::clone(board), access: None };
     Router::new().fallback(look).with_state(reached)
 }
 
@@ -88,18 +91,35 @@ async fn handle(State(reached): State<Reached>, request: Request) -> Response {
     let what = format!("{} {}", request.method(), request.uri());
     let is_write = !is_read(request.method());
     let is_head = request.method() == Method::HEAD;
-    let answer = answer(&reached, request, &what).await.unwrap_or_else(|refusal| refused(&refusal));
-    if is_write && let Some(peer) = peer {
+    let answer = match permitted(&reached, &request, peer) {
+        Ok(()) => answer(&reached, request, &what).await,
+        Err(refusal) => Err(refusal),
+    };
+    let answer = answer.unwrap_or_else(|refusal| refused(&refusal));
+    // Requests without a token are counted where they are refused.
+    if is_write
+        && answer.status() != StatusCode::UNAUTHORIZED
+        && let Some(peer) = peer
+    {
         let status = answer.status().as_u16();
         let generation = text_of(answer.headers(), header::ETAG);
         match answer.status().is_success() {
-            true => info!(uid = peer.uid, pid = peer.pid, what, status, generation, "admin"),
-            false => warn!(uid = peer.uid, pid = peer.pid, what, status, "admin: refused"),
+            true => info!(%peer, what, status, generation, "admin"),
+            false => warn!(%peer, what, status, "admin: refused"),
         }
     }
     match is_head {
         true => answer.map(|_| Body::empty()),
         false => answer,
+    }
+}
+
+fn permitted(reached: &Reached, request: &Request, peer: Option<Peer>) -> Result<(), Refusal> {
+    let Some(access) = &reached.access else { return Ok(()) };
+    let role = access.role(request.headers(), peer)?;
+    match role == Role::Read && !is_read(request.method()) {
+        true => Err(Refusal::new(403, "this token may only look; use the one of the role admin")),
+        false => Ok(()),
     }
 }
 
@@ -324,6 +344,9 @@ fn etag(generation: &str) -> HeaderValue {
 fn refused(refusal: &Refusal) -> Response {
     let status = StatusCode::from_u16(refusal.status).expect("a status of HTTP");
     let mut answer = response(status, PROBLEM, refusal.to_json().to_string());
+    if status == StatusCode::UNAUTHORIZED {
+        answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
     if status == StatusCode::SERVICE_UNAVAILABLE {
         answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
