@@ -127,7 +127,11 @@ fn one(tables: &mut ArrayOfTables, entry: &Entry, name: &str, change: Change) ->
             merge(table, fields, false)
         }
         (Change::Put(json) | Change::Add(json), None) => {
-            let mut table = to_table(&named(object(&json)?, entry, name)?)?;
+            let fields = named(object(&json)?, entry, name)?;
+            let mut table = Table::new();
+            // The name comes first, as people write it.
+            put_field(&mut table, entry.list.key, &fields[entry.list.key], false)?;
+            put(&mut table, &fields, false)?;
             table.decor_mut().set_prefix("\n");
             tables.push(table);
             Ok(())
@@ -140,7 +144,7 @@ fn one(tables: &mut ArrayOfTables, entry: &Entry, name: &str, change: Change) ->
     }
 }
 
-/// The fields with the name of the entry as the first, which they may leave out and may not contradict.
+/// The fields with the name of the entry, which they may leave out and may not contradict.
 fn named(fields: &Map<String, Json>, entry: &Entry, name: &str) -> Result<Map<String, Json>, Refusal> {
     let key = entry.list.key;
     let own = match entry.list == NAMESPACES {

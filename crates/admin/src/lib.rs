@@ -11,6 +11,7 @@
 //!
 //! Elsewhere: the owner is in `gimbal serve`; docs/admin.md is the contract.
 
+mod access;
 mod board;
 mod client;
 mod dashboard;
@@ -28,14 +29,16 @@ mod service;
 mod sight;
 mod socket;
 mod store;
+mod tls;
 
 pub use board::{Board, Operation};
-pub use client::{Client, ClientError, Reply};
+pub use client::{Client, ClientError, Reply, Secured};
 pub use document::Document;
 pub use edit::{Change, Edit};
 pub use order::{Action, Answer, OnDocument, Order, Source};
 pub use place::Place;
 pub use refusal::Refusal;
-pub use service::Service;
+pub use service::{Doors, Guarded, Service};
 pub use socket::{Listener, SocketError, default_socket};
 pub use store::Staged;
+pub use tls::server_tls;

@@ -11,12 +11,13 @@
 //! Holds: no request is answered by an error of the server (`any_request_is_the_clients_mistake_or_none`).
 //! Elsewhere: parts are `place`, changes `edit`, the paths of who only looks `sight`.
 
+use crate::access::{Access, Peer, Role};
 use crate::board::Board;
 use crate::edit::{Change, Edit, read};
 use crate::order::{Action, Answer, OnDocument, Order, Source};
 use crate::place::Place;
 use crate::refusal::Refusal;
-use crate::service::{PATIENCE, Peer};
+use crate::service::PATIENCE;
 use crate::sight::Sight;
 use axum::Router;
 use axum::body::Body;
@@ -43,14 +44,27 @@ struct Reached {
     source: Arc<dyn Source>,
     board: Arc<Board>,
     sight: Arc<Sight>,
+    /// `None`: every request may do everything.
+    access: Option<Arc<Access>>,
 }
 
-/// All routes, and those of who only looks: they change nothing.
-pub(crate) fn all_and_open(source: &Arc<dyn Source>, board: &Arc<Board>, sight: &Arc<Sight>) -> [Router; 2] {
+/// All routes.
+pub(crate) fn all(
+    source: &Arc<dyn Source>,
+    board: &Arc<Board>,
+    sight: &Arc<Sight>,
+    access: Option<Arc<Access>>,
+) -> Router {
     let (source, board, sight) = (Arc::clone(source), Arc::clone(board), Arc::clone(sight));
-    let reached = Reached { source, board, sight };
-    let all = Router::new().fallback(handle).with_state(reached.clone());
-    [all, Router::new().fallback(look).with_state(reached)]
+    let reached = Reached { source, board, sight, access };
+    Router::new().fallback(handle).with_state(reached)
+}
+
+/// The routes of who only looks: they change nothing, and need no permission.
+pub(crate) fn open(source: &Arc<dyn Source>, board: &Arc<Board>, sight: &Arc<Sight>) -> Router {
+    let (source, board, sight) = (Arc::clone(source), Arc::clone(board), Arc::clone(sight));
+    let reached = Reached { source, board, sight, access: None };
+    Router::new().fallback(look).with_state(reached)
 }
 
 async fn look(State(reached): State<Reached>, request: Request) -> Response {
@@ -68,7 +82,7 @@ async fn look(State(reached): State<Reached>, request: Request) -> Response {
 
 /// The answer for who only looks; `None` if the path is of another kind.
 fn seen(reached: &Reached, words: &[&str], request: &Request) -> Option<Result<Response, Refusal>> {
-    let Reached { source, board, sight } = reached;
+    let Reached { source, board, sight, .. } = reached;
     let found = sight.answer(words, request.uri().query(), source, board)?;
     let method = request.method();
     Some(if is_read(method) {
@@ -87,18 +101,35 @@ async fn handle(State(reached): State<Reached>, request: Request) -> Response {
     let what = format!("{} {}", request.method(), request.uri());
     let is_write = !is_read(request.method());
     let is_head = request.method() == Method::HEAD;
-    let answer = answer(&reached, request, &what).await.unwrap_or_else(|refusal| refused(&refusal));
-    if is_write && let Some(peer) = peer {
+    let answer = match permitted(&reached, &request, peer) {
+        Ok(()) => answer(&reached, request, &what).await,
+        Err(refusal) => Err(refusal),
+    };
+    let answer = answer.unwrap_or_else(|refusal| refused(&refusal));
+    // Requests without a token are counted where they are refused.
+    if is_write
+        && answer.status() != StatusCode::UNAUTHORIZED
+        && let Some(peer) = peer
+    {
         let status = answer.status().as_u16();
         let generation = text_of(answer.headers(), header::ETAG);
         match answer.status().is_success() {
-            true => info!(uid = peer.uid, pid = peer.pid, what, status, generation, "admin"),
-            false => warn!(uid = peer.uid, pid = peer.pid, what, status, "admin: refused"),
+            true => info!(%peer, what, status, generation, "admin"),
+            false => warn!(%peer, what, status, "admin: refused"),
         }
     }
     match is_head {
         true => answer.map(|_| Body::empty()),
         false => answer,
+    }
+}
+
+fn permitted(reached: &Reached, request: &Request, peer: Option<Peer>) -> Result<(), Refusal> {
+    let Some(access) = &reached.access else { return Ok(()) };
+    let role = access.role(request.headers(), peer)?;
+    match role == Role::Read && !is_read(request.method()) {
+        true => Err(Refusal::new(403, "this token may only look; use the one of the role admin")),
+        false => Ok(()),
     }
 }
 
@@ -321,6 +352,9 @@ fn etag(generation: &str) -> HeaderValue {
 fn refused(refusal: &Refusal) -> Response {
     let status = StatusCode::from_u16(refusal.status).expect("a status of HTTP");
     let mut answer = response(status, PROBLEM, refusal.to_json().to_string());
+    if status == StatusCode::UNAUTHORIZED {
+        answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
     if status == StatusCode::SERVICE_UNAVAILABLE {
         answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }

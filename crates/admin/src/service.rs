@@ -8,8 +8,9 @@
 //!
 //! The thread has a lower priority than those of hosts, and none of them waits for it.
 
+use crate::access::{Access, Peer};
 use crate::board::Board;
-use crate::guarded::Guarded;
+use crate::guarded::Guarded as Patient;
 use crate::order::Source;
 use crate::routes;
 use crate::sight::Sight;
@@ -21,6 +22,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use server::AdminTokens;
+use std::future::{Future, ready};
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -29,7 +33,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tower_service::Service as _;
 use tracing::warn;
 
@@ -53,56 +59,72 @@ pub struct Service {
     _socket: Option<Listener>,
 }
 
-/// The process at the other end of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
-    pub(crate) uid: u32,
-    pub(crate) pid: Option<i32>,
+/// Where the API is reached.
+#[derive(Debug, Default)]
+pub struct Doors {
+    /// Everything, for whoever may use the socket.
+    pub socket: Option<Listener>,
+    /// Everything, for whoever has a token.
+    pub guarded: Option<Guarded>,
+    /// What needs no permission.
+    pub open: Option<TcpListener>,
+}
+
+/// An address at which a token is needed.
+#[derive(Debug)]
+pub struct Guarded {
+    /// The address.
+    pub listener: TcpListener,
+    /// Its end of TLS; `None`: plain text.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// The tokens.
+    pub tokens: AdminTokens,
 }
 
 impl Service {
-    /// Answers requests in a thread of its own: all on the socket, and those that need no permission also at an address.
+    /// Answers requests in a thread of its own.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(
-        socket: Option<Listener>,
-        open: Option<TcpListener>,
-        source: Arc<dyn Source>,
-        board: Arc<Board>,
-    ) -> io::Result<Service> {
+    pub fn start(doors: Doors, source: Arc<dyn Source>, board: Arc<Board>) -> io::Result<Service> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let Doors { socket, guarded, open } = doors;
         let sight = Arc::new(Sight::new());
-        let [all, some] = routes::all_and_open(&source, &board, &sight);
-        let (on_socket, at_address) = {
+        let all = |access| routes::all(&source, &board, &sight, access);
+        {
             let _inside = runtime.enter();
-            let on_socket =
-                socket.as_ref().map(|socket| UnixListener::from_std(socket.listener.try_clone()?));
-            let at_address = open.map(|open| {
-                open.set_nonblocking(true)?;
-                tokio::net::TcpListener::from_std(open)
-            });
-            (on_socket.transpose()?, at_address.transpose()?)
-        };
-        let (end, ended) = oneshot::channel();
+            runtime.spawn(sight.events.clone().run(Arc::clone(&source)));
+            if let Some(socket) = &socket {
+                let listener = UnixListener::from_std(socket.listener.try_clone()?)?;
+                runtime.spawn(accept(listener, all(None)));
+            }
+            if let Some(Guarded { listener, tls, tokens }) = guarded {
+                let (listener, router) = (of_std(listener)?, all(Some(Arc::new(Access::new(tokens)))));
+                match tls {
+                    Some(tls) => drop(runtime.spawn(accept(Tls { listener, end: tls.into() }, router))),
+                    None => drop(runtime.spawn(accept(listener, router))),
+                }
+            }
+            if let Some(open) = open {
+                runtime.spawn(accept(of_std(open)?, routes::open(&source, &board, &sight)));
+            }
+        }
+        let (end, ended) = oneshot::channel::<()>();
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
             if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
                 warn!(%error, "the admin thread runs at the usual priority");
             }
-            runtime.block_on(async {
-                tokio::spawn(sight.events.clone().run(source));
-                if let Some(listener) = on_socket {
-                    tokio::spawn(accept(listener, all));
-                }
-                if let Some(listener) = at_address {
-                    tokio::spawn(accept(listener, some));
-                }
-                // It is sent, or its sender was dropped: both are the end.
-                drop(ended.await);
-            });
+            // It is sent, or its sender was dropped: both are the end.
+            drop(runtime.block_on(ended));
         })?;
         Ok(Service { end: Some(end), thread: Some(thread), _socket: socket })
     }
+}
+
+/// A listener of the runtime that is entered.
+fn of_std(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(listener)
 }
 
 impl Drop for Service {
@@ -116,41 +138,92 @@ impl Drop for Service {
 }
 
 /// Accepts connections of one kind.
-trait Accept {
+trait Accept: Sync {
+    /// A connection as it arrives.
+    type Raw: Send + 'static;
+    /// A connection on which requests come.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// The next connection, and the process at its other end if the kind of socket tells it.
-    async fn next(&self) -> io::Result<(Self::Stream, Option<Peer>)>;
+    /// The next connection, and its other end.
+    fn next(&self) -> impl Future<Output = io::Result<(Self::Raw, Peer)>> + Send;
+
+    /// Makes it ready for requests.
+    fn opened(&self, raw: Self::Raw) -> impl Future<Output = io::Result<Self::Stream>> + Send + 'static;
 }
 
 impl Accept for UnixListener {
+    type Raw = UnixStream;
     type Stream = UnixStream;
 
-    async fn next(&self) -> io::Result<(UnixStream, Option<Peer>)> {
+    async fn next(&self) -> io::Result<(UnixStream, Peer)> {
         let (stream, _) = self.accept().await?;
         let credentials = stream.peer_cred()?;
-        let peer = Peer { uid: credentials.uid(), pid: credentials.pid() };
-        Ok((stream, Some(peer)))
+        Ok((stream, Peer::Local { uid: credentials.uid(), pid: credentials.pid() }))
+    }
+
+    fn opened(&self, raw: UnixStream) -> impl Future<Output = io::Result<UnixStream>> + Send + 'static {
+        ready(Ok(raw))
     }
 }
 
 impl Accept for tokio::net::TcpListener {
+    type Raw = TcpStream;
     type Stream = TcpStream;
 
-    async fn next(&self) -> io::Result<(TcpStream, Option<Peer>)> {
-        let (stream, _) = self.accept().await?;
-        Ok((stream, None))
+    async fn next(&self) -> io::Result<(TcpStream, Peer)> {
+        let (stream, address) = self.accept().await?;
+        Ok((stream, Peer::Remote(address)))
+    }
+
+    fn opened(&self, raw: TcpStream) -> impl Future<Output = io::Result<TcpStream>> + Send + 'static {
+        ready(Ok(raw))
     }
 }
 
-async fn accept(listener: impl Accept, router: Router) {
+/// Connections with TLS.
+struct Tls {
+    listener: tokio::net::TcpListener,
+    end: TlsAcceptor,
+}
+
+impl Accept for Tls {
+    type Raw = TcpStream;
+    type Stream = TlsStream<TcpStream>;
+
+    async fn next(&self) -> io::Result<(TcpStream, Peer)> {
+        self.listener.next().await
+    }
+
+    fn opened(
+        &self,
+        raw: TcpStream,
+    ) -> impl Future<Output = io::Result<TlsStream<TcpStream>>> + Send + 'static {
+        self.end.accept(raw)
+    }
+}
+
+async fn accept<A: Accept>(listener: A, router: Router) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    // Those that are refused are bounded, too; beyond it they get no answer.
+    let refusals = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         match listener.next().await {
-            Ok((stream, peer)) => match Arc::clone(&places).try_acquire_owned() {
-                Ok(place) => drop(tokio::spawn(serve(stream, peer, router.clone(), place))),
-                Err(_) => refuse(stream).await,
-            },
+            Ok((raw, peer)) => {
+                let own = Arc::clone(&places).try_acquire_owned();
+                let is_served = own.is_ok();
+                let Ok(place) = own.or_else(|_| Arc::clone(&refusals).try_acquire_owned()) else { continue };
+                let opening = listener.opened(raw);
+                let router = router.clone();
+                tokio::spawn(async move {
+                    // A peer that does not speak TLS, or not in time, gets no answer.
+                    let Ok(Ok(stream)) = timeout(PATIENCE, opening).await else { return };
+                    if is_served {
+                        serve(stream, peer, router, place).await;
+                    } else {
+                        refuse(stream, place).await;
+                    }
+                });
+            }
             Err(error) => {
                 warn!(%error, "the admin API cannot accept a connection");
                 sleep(ACCEPT_PAUSE).await;
@@ -159,29 +232,27 @@ async fn accept(listener: impl Accept, router: Router) {
     }
 }
 
-/// Answers a connection beyond the bound. The answer fits the buffer of a new socket, so this does not wait.
-async fn refuse(mut stream: impl AsyncWrite + Unpin) {
-    // A peer that has gone needs no answer.
-    let _ = stream.write_all(FULL).await;
+/// Answers a connection beyond the bound.
+async fn refuse(mut stream: impl AsyncWrite + Unpin, _place: OwnedSemaphorePermit) {
+    // A peer that has gone, or does not read, needs no answer.
+    let _ = timeout(PATIENCE, stream.write_all(FULL)).await;
 }
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
-    peer: Option<Peer>,
+    peer: Peer,
     router: Router,
     _place: OwnedSemaphorePermit,
 ) {
     let answer = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
-        if let Some(peer) = peer {
-            request.extensions_mut().insert(peer);
-        }
+        request.extensions_mut().insert(peer);
         router.clone().call(request)
     });
     let mut connection = http1::Builder::new();
     connection.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_MAX);
     // Only the peer can be told of an error, and it is the cause.
-    let _ = connection.serve_connection(TokioIo::new(Guarded::new(stream, PATIENCE)), answer).await;
+    let _ = connection.serve_connection(TokioIo::new(Patient::new(stream, PATIENCE)), answer).await;
 }
 
 #[cfg(test)]
@@ -198,7 +269,7 @@ mod tests {
             let (near, far) = UnixStream::pair().expect("a pair");
             let router = Router::new().route("/", get(move || async move { vec![b'x'; bytes] }));
             let place = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("it is free");
-            let serving = tokio::spawn(serve(far, None, router, place));
+            let serving = tokio::spawn(serve(far, Peer::Local { uid: 0, pid: None }, router, place));
             test(near).await;
             serving.await.expect("it ends");
         });

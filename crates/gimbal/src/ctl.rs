@@ -13,7 +13,7 @@
 //! Holds: `tests/ctl.rs`.
 
 use crate::output;
-use admin::{Client, ClientError, Reply, default_socket};
+use admin::{Client, ClientError, Reply, Secured, default_socket};
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Map, Value};
@@ -43,6 +43,15 @@ pub(crate) struct Args {
     /// The admin socket of the target [default: that of a target of the same user]
     #[arg(long, value_name = "PATH", global = true)]
     socket: Option<PathBuf>,
+    /// A target at an address: https://HOST:PORT
+    #[arg(long, value_name = "URL", global = true, conflicts_with = "socket", requires = "token_file")]
+    url: Option<String>,
+    /// The file with the token for --url
+    #[arg(long, value_name = "FILE", global = true, requires = "url")]
+    token_file: Option<PathBuf>,
+    /// The CA of the target's certificate [default: those of this system]
+    #[arg(long, value_name = "FILE", global = true, requires = "url")]
+    ca: Option<PathBuf>,
     /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
@@ -170,11 +179,18 @@ impl Kind {
 
 /// Talks to the target, and prints its answer.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let socket = args.socket.clone().or_else(|| default_socket(None));
-    let Some(socket) = socket else {
-        return usage("no admin socket is known for this user; give --socket PATH");
+    let client = match (&args.url, &args.token_file) {
+        (Some(url), Some(file)) => {
+            let token =
+                files::read_secret(file).with_context(|| format!("{} cannot be read", file.display()))?;
+            Client::at(Secured::new(url, token.trim(), args.ca.as_deref()).map_err(anyhow::Error::msg)?)
+        }
+        _ => match args.socket.clone().or_else(|| default_socket(None)) {
+            Some(socket) => Client::new(&socket),
+            None => return usage("no admin socket is known for this user; give --socket PATH"),
+        },
     };
-    let target = Target { client: Client::new(&socket), json: args.json };
+    let target = Target { client, json: args.json };
     match target.done(args.command) {
         Err(error) if error.is::<ClientError>() => {
             output::note(format_args!("gimbal: {error}"));

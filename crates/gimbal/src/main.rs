@@ -13,6 +13,7 @@ mod config;
 mod control;
 mod ctl;
 mod demo;
+mod doors;
 mod host_keys;
 mod interrupt;
 mod key;

@@ -14,8 +14,8 @@ use crate::output;
 use crate::registration::Registration;
 use crate::running::Running;
 use crate::serve_flags::{explain_config, explain_start};
-use crate::{state_dir, statistics};
-use admin::{Board, Document, Listener, Order, Refusal, Service, Source, default_socket};
+use crate::{doors, state_dir, statistics};
+use admin::{Board, Document, Order, Refusal, Service, Source};
 use anyhow::{Context, Error, bail, ensure};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -30,7 +30,7 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, stderr};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::panic;
@@ -202,8 +202,7 @@ fn serve(
             "reservations do not persist, and a host that asks for persistence (Linux's own calls do) is refused: {why}; give --state-dir"
         );
     }
-    let listener = admin_listener(&config)?;
-    let open = open_listener(&config)?;
+    let doors = doors::open(&config)?;
     let server = Server::start(config).map_err(|error| Error::msg(explain_start(error, args, lines)))?;
     let registration = Registration::start().context("cannot start the thread that registers the SSDs")?;
     registration.offer(&server);
@@ -212,8 +211,7 @@ fn serve(
     let (requester, owner) = control::queue();
     let (remote, logged) = (server.remote(), log.clone());
     let reached = Arc::new(Reached { requester: requester.clone(), remote: remote.clone() });
-    let has_api = listener.is_some() || open.is_some();
-    let service = has_api.then(|| Service::start(listener, open, reached, Arc::clone(&board)));
+    let service = doors.map(|doors| Service::start(doors, reached, Arc::clone(&board)));
     let service = service.transpose().context("cannot start the thread of the admin API")?;
     announce(server.addresses());
     notify(State::Ready);
@@ -266,37 +264,6 @@ impl Source for Reached {
     fn ask(&self, order: Order) -> Result<(), Refusal> {
         self.requester.order(order)
     }
-}
-
-/// The socket of the admin API. A socket that was asked for is there, or the target does not start. The default one may be that of another
-/// target, or in a folder that this user cannot write: then there is none, and the log says so.
-fn admin_listener(config: &Config) -> anyhow::Result<Option<Listener>> {
-    let path = match &config.admin.socket {
-        AdminSocket::None => return Ok(None),
-        AdminSocket::At(path) => return Ok(Some(Listener::bind(path)?)),
-        AdminSocket::Default => default_socket(config.state_dir.as_deref()),
-    };
-    let Some(path) = path else {
-        warn!("there is no admin API, as no folder is known for its socket; give --admin-socket");
-        return Ok(None);
-    };
-    match Listener::bind(&path) {
-        Ok(listener) => Ok(Some(listener)),
-        Err(error) => {
-            warn!("there is no admin API: {error}");
-            Ok(None)
-        }
-    }
-}
-
-/// The address at which everyone can read metrics, statistics and health.
-fn open_listener(config: &Config) -> anyhow::Result<Option<TcpListener>> {
-    let Some(address) = config.metrics.listen else { return Ok(None) };
-    let failed = || format!("cannot listen on {address} (metrics.listen); choose another address");
-    let listener = TcpListener::bind(address).with_context(failed)?;
-    let address = listener.local_addr().with_context(failed)?;
-    info!(%address, "metrics, statistics and the dashboard can be read without permission");
-    Ok(Some(listener))
 }
 
 /// Handles signals, also while the owner of the target waits: passes requests on to the owner, writes statistics, and

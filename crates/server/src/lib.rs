@@ -56,6 +56,7 @@ mod transport;
 
 pub use assemble::SubsystemError;
 pub use device::{DeviceError, Holes, LocalDevice, LocalDone, LocalOp, LocalOptions, Shortage, User};
+pub use judge::AdminTokens;
 pub use log_lines::EscapedLines;
 pub use policy::PolicyError;
 pub use proof::{Refusal, RefusalCounts};

@@ -56,8 +56,7 @@ fn api() -> (Router, Arc<Board>) {
     let board = Arc::new(Board::new(Some(Path::new("/etc/gimbal.toml")), Document::new(TEXT.to_owned())));
     let owner = Owner { board: Mutex::new(Some(Arc::clone(&board))), turn: Nanos::ZERO };
     let source: Arc<dyn Source> = Arc::new(owner);
-    let [all, _] = all_and_open(&source, &board, &Arc::new(Sight::new()));
-    (all, board)
+    (all(&source, &board, &Arc::new(Sight::new()), None), board)
 }
 
 struct Seen {
@@ -164,7 +163,7 @@ fn a_full_queue_says_when_to_come_again_and_a_thread_that_hangs_is_named() {
     let board = Arc::new(Board::new(None, Document::new(TEXT.to_owned())));
     let owner = Owner { board: Mutex::new(None), turn: Nanos::secs(7) };
     let source: Arc<dyn Source> = Arc::new(owner);
-    let [router, open] = all_and_open(&source, &board, &Arc::new(Sight::new()));
+    let router = all(&source, &board, &Arc::new(Sight::new()), None);
     let seen = send(&router, "POST", "/v1/reload", &[], "");
     assert_eq!((seen.status, &seen.headers[header::RETRY_AFTER]), (503, &HeaderValue::from_static("1")));
     assert!(board.operations().is_empty(), "what was refused does not wait");
@@ -176,6 +175,7 @@ fn a_full_queue_says_when_to_come_again_and_a_thread_that_hangs_is_named() {
         assert_eq!(send(&router, "GET", path, &[], "").status, 200);
     }
     // Who only looks cannot change anything, nor read the configuration.
+    let open = open(&source, &board, &Arc::new(Sight::new()));
     assert_eq!(send(&open, "GET", "/healthz", &[], "").status, 503);
     assert_eq!(send(&open, "GET", "/v1/config", &[], "").status, 404);
     assert_eq!(send(&open, "POST", "/readyz", &[], "").status, 405);
@@ -247,7 +247,7 @@ fn events_come_once_a_second_to_a_bounded_number() {
 }
 
 fn words() -> impl Strategy<Value = String> {
-    let known: &[&str] = &[
+    const KNOWN: [&str; 11] = [
         "v1",
         "config",
         "devices",
@@ -260,7 +260,7 @@ fn words() -> impl Strategy<Value = String> {
         "1",
         "%41",
     ];
-    let word = prop_oneof![prop::sample::select(known).prop_map(str::to_owned), "[!-~&&[^/?#]]{0,6}"];
+    let word = prop_oneof![prop::sample::select(&KNOWN[..]).prop_map(str::to_owned), "[!-~&&[^/?#]]{0,6}"];
     prop::collection::vec(word, 0..5).prop_map(|words| format!("/{}", words.join("/")))
 }
 
@@ -278,6 +278,29 @@ proptest! {
         let seen = send(&router, method, &path, &[("if-match", tag.to_str().expect("ASCII"))], body);
         prop_assert!(seen.status < 500, "{} {}: {} {}", method, path, seen.status, seen.body);
     }
+}
+
+#[test]
+fn a_reader_may_look_and_no_more() {
+    let [read, admin] = ["r", "a"].map(|letter| letter.repeat(32));
+    let board = Arc::new(Board::new(None, Document::new(TEXT.to_owned())));
+    let source: Arc<dyn Source> =
+        Arc::new(Owner { board: Mutex::new(Some(Arc::clone(&board))), turn: Nanos::ZERO });
+    let access = Access::new(server::AdminTokens::new(Some(&read), Some(&admin)));
+    let router = all(&source, &board, &Arc::new(Sight::new()), Some(Arc::new(access)));
+    let tag = etag(board.document().generation());
+    let tag = tag.to_str().expect("ASCII");
+    for (token, looks, writes) in [(&*read, 200, 403), (&*admin, 200, 200), ("guess", 401, 401)] {
+        let bearer = format!("Bearer {token}");
+        let headers = [("authorization", &*bearer), ("if-match", tag)];
+        assert_eq!(send(&router, "GET", "/v1/config", &headers, "").status, looks, "{token}");
+        assert_eq!(send(&router, "PATCH", "/v1/limits", &headers, "{}").status, writes, "{token}");
+    }
+    let seen = send(&router, "GET", "/healthz", &[], "");
+    assert_eq!(
+        (seen.status, &seen.headers[header::WWW_AUTHENTICATE]),
+        (401, &HeaderValue::from_static("Bearer"))
+    );
 }
 
 /// A body that never comes.

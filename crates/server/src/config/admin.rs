@@ -1,5 +1,6 @@
 //! Where the admin API of the target is reached, and where its health can be read.
 
+use super::Problem;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -39,6 +40,63 @@ impl AdminSocket {
 pub struct AdminConfig {
     /// The Unix socket that it listens on.
     pub socket: AdminSocket,
+    /// Its address for other machines; `None`: the socket only.
+    pub listen: Option<SocketAddr>,
+    /// The certificate of the target there, with those between it and its CA (PEM).
+    pub certificate: Option<PathBuf>,
+    /// The key of the certificate.
+    pub key: Option<PathBuf>,
+    /// The file with the token of those who may look.
+    pub read_token: Option<PathBuf>,
+    /// The file with the token of those who may do everything.
+    pub admin_token: Option<PathBuf>,
+}
+
+impl AdminConfig {
+    /// The files that it names, by field.
+    pub(super) fn files(&self) -> [(&'static str, &Option<PathBuf>); 4] {
+        [
+            ("certificate", &self.certificate),
+            ("key", &self.key),
+            ("read_token", &self.read_token),
+            ("admin_token", &self.admin_token),
+        ]
+    }
+}
+
+/// Every problem between the fields of `[admin]`.
+pub(super) fn problems(admin: &AdminConfig) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut report = |field: &str, what: &str, advice: &str| {
+        problems.push(Problem::new(format!("admin.{field}"), what, advice));
+    };
+    let Some(address) = admin.listen else {
+        for (name, file) in admin.files() {
+            if file.is_some() {
+                report(
+                    name,
+                    "is not used without admin.listen",
+                    "write listen = \"ADDRESS:PORT\", or leave it out",
+                );
+            }
+        }
+        return problems;
+    };
+    if admin.read_token.is_none() && admin.admin_token.is_none() {
+        let advice = "write admin_token = \"FILE\", or read_token = \"FILE\"";
+        report("listen", "everyone who reaches this address could use the admin API", advice);
+    }
+    match (&admin.certificate, &admin.key) {
+        (Some(_), None) => report("certificate", "has no key", "write key = \"FILE\""),
+        (None, Some(_)) => report("key", "has no certificate", "write certificate = \"FILE\""),
+        (None, None) if !address.ip().is_loopback() => {
+            let advice =
+                "write certificate and key, or an address of this machine only such as \"127.0.0.1:4421\"";
+            report("listen", "tokens would cross the network as they are", advice);
+        }
+        _ => {}
+    }
+    problems
 }
 
 /// What can be read without permission.

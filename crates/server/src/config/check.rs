@@ -38,6 +38,7 @@ pub(crate) fn problems(config: &Config) -> Vec<Problem> {
     check.limits();
     check.log();
     check.problems.extend(security::problems(config));
+    check.problems.extend(admin::problems(&config.admin));
     check.problems.extend(rack::problems(config));
     check.problems.extend(bounds::problems(config));
     check.problems

@@ -116,16 +116,25 @@ fn log(mut table: Fields<'_, '_>, findings: &mut Findings) -> LogConfig {
 
 fn admin(mut table: Fields<'_, '_>, findings: &mut Findings) -> AdminConfig {
     let socket = table.text(findings, "socket");
+    let mut file = |name| table.text(findings, name).map(PathBuf::from);
+    let (certificate, key) = (file("certificate"), file("key"));
+    let (read_token, admin_token) = (file("read_token"), file("admin_token"));
+    let listen = address(&mut table, findings, "\"0.0.0.0:4421\"");
     table.finish(findings);
-    AdminConfig { socket: socket.map_or(AdminSocket::Default, |text| AdminSocket::named(&text)) }
+    let socket = socket.map_or(AdminSocket::Default, |text| AdminSocket::named(&text));
+    AdminConfig { socket, listen, certificate, key, read_token, admin_token }
 }
 
 fn metrics(mut table: Fields<'_, '_>, findings: &mut Findings) -> MetricsConfig {
-    let listen = table.take(findings, "listen", "an address such as \"127.0.0.1:9090\"", |value| {
-        value.as_str()?.parse().ok()
-    });
+    let listen = address(&mut table, findings, "\"127.0.0.1:9090\"");
     table.finish(findings);
     MetricsConfig { listen }
+}
+
+/// The address in `listen`.
+fn address(table: &mut Fields<'_, '_>, findings: &mut Findings, example: &str) -> Option<SocketAddr> {
+    let expected = format!("an address such as {example}");
+    table.take(findings, "listen", &expected, |value| value.as_str()?.parse().ok())
 }
 
 fn rack(mut table: Fields<'_, '_>, findings: &mut Findings) -> RackConfig {

@@ -154,7 +154,9 @@ from = "1500us"
         SMALLEST.replace("allow_any_host = true", &format!("hosts = [{HOST:?}]"))
     );
     let without = format!("{SMALLEST}[admin]\nsocket = \"none\"\n");
-    let with = format!("{SMALLEST}[admin]\nsocket = \"/run/a.sock\"\n[metrics]\nlisten = \"[::1]:9\"\n");
+    let with = format!(
+        "{SMALLEST}[admin]\nsocket = \"/run/a.sock\"\nlisten = \"[::]:8\"\ncertificate = \"/c\"\nkey = \"/k\"\nread_token = \"/r\"\nadmin_token = \"/a\"\n[metrics]\nlisten = \"[::1]:9\"\n"
+    );
     for text in [EXAMPLE, SMALLEST, &faulty, &large, &secured, &without, &with] {
         let config = Config::parse(text).unwrap_or_else(|problems| panic!("{problems:#?}"));
         let written = config.to_toml().expect("a text has paths of UTF-8");

@@ -59,9 +59,14 @@ impl Config {
             },
         );
         top.put("log", log.0);
-        if let Some(socket) = self.admin.socket.written() {
-            let mut admin = Entries::default();
-            admin.put("socket", path(&socket)?);
+        let mut admin = Entries::default();
+        let socket = self.admin.socket.written();
+        admin.put_if("socket", socket.as_deref().map(path).transpose()?);
+        admin.put_if("listen", self.admin.listen.map(|address| address.to_string()));
+        for (name, file) in self.admin.files() {
+            admin.put_if(name, file.as_deref().map(path).transpose()?);
+        }
+        if !admin.0.is_empty() {
             top.put("admin", admin.0);
         }
         if let Some(address) = self.metrics.listen {

@@ -3,11 +3,14 @@
 //! A [`Config`] made by a program and one read from a file are judged alike, by `gimbal config check`, by a start and by a reload.
 //! `Server::start` finds out whether a device can be opened.
 //!
-//! Elsewhere: the data, the reader of its text and the rules for single fields are `config`; files, devices and schedulers that it names
+//! Elsewhere: the files of the admin API are `admin`; the data, the reader of its text and the rules for single fields are `config`; files, devices and schedulers that it names
 //!            `outside`; identifiers of namespaces `identifiers`.
 
+mod admin;
 mod identifiers;
 mod outside;
+
+pub use admin::AdminTokens;
 
 use crate::config::check;
 use crate::config::read::{self, Reading};
@@ -48,7 +51,7 @@ impl Config {
         })?;
         parse_with_lines(&text, |config| {
             let mut problems = between_fields(config);
-            problems.extend(outside::problems(config));
+            problems.extend(outside_of(config));
             problems
         })
         .map(|(config, lines)| (config, lines, text))
@@ -78,7 +81,7 @@ impl Config {
     /// Every problem of it.
     pub fn judge(&self) -> Result<(), ConfigError> {
         let mut problems = between_fields(self);
-        problems.extend(outside::problems(self));
+        problems.extend(outside_of(self));
         wrong_if_any(problems)
     }
 
@@ -100,6 +103,13 @@ impl Config {
 fn between_fields(config: &Config) -> Vec<Problem> {
     let mut problems = check::problems(config);
     problems.extend(identifiers::problems(config));
+    problems
+}
+
+/// Every problem with what `config` names, with fields but without lines.
+fn outside_of(config: &Config) -> Vec<Problem> {
+    let mut problems = outside::problems(config);
+    problems.extend(admin::problems(config));
     problems
 }
 
