@@ -25,6 +25,7 @@ needed=(
 	"etcd                   etcd-server"
 	"openssl                openssl"
 	"nvme                   nvme-cli"
+	"promtool               prometheus"
 	"pkg-config             pkg-config"
 	"/usr/include/rocksdb/db.h librocksdb-dev"
 	"db_bench               rocksdb-tools"
