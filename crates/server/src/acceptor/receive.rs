@@ -120,7 +120,12 @@ impl Acceptor {
                 entry.connection.end();
                 entry.stage = Stage::Refused;
             }
-            fatal => self.close(now, key, Subject::Violation, &fatal.to_string()),
+            fatal => {
+                if let Some(refusal) = fatal.refusal() {
+                    self.parts.proofs.refusals.count(refusal);
+                }
+                self.close(now, key, Subject::Violation, &fatal.to_string());
+            }
         }
     }
 
