@@ -21,4 +21,4 @@ mod stream;
 mod tests;
 mod wire;
 
-pub use stream::{Broken, KEY_UPDATES_MAX, RECORD, Read, Stream};
+pub use stream::{Broken, KEY_UPDATES_MAX, RECORD, Read, Stream, prepare};

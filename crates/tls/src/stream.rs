@@ -1,8 +1,8 @@
 //! One end of a connection.
 
 use crate::wire::Wire;
-use auth::Hash;
 use auth::hello::Psk;
+use auth::{Hash, Secret};
 use s2n_tls::config::Config;
 use s2n_tls::connection::{Builder as _, Connection};
 use s2n_tls::enums::{Blinding, Mode, PskHmac, Version};
@@ -250,6 +250,17 @@ impl Stream {
     }
 }
 
+/// Sets the library up, which takes a tenth of a second once in a process: it reads the certificates of the system, although none is used,
+/// and collects randomness. For a thread that nobody waits for, before the first connection.
+///
+/// # Errors
+/// The library has no memory for it.
+pub fn prepare() -> Result<(), Broken> {
+    // The library refuses a key of zeroes.
+    let nobody = Psk { identity: vec![1], secret: Secret::new(vec![1; 32]), hash: Hash::Sha256 };
+    Stream::client(&[nobody]).map(drop)
+}
+
 /// The configuration of the library, one for all connections: their keys are their own.
 fn config() -> Result<Config, Error> {
     static CONFIG: OnceLock<Config> = OnceLock::new();
@@ -257,7 +268,7 @@ fn config() -> Result<Config, Error> {
         return Ok(config.clone());
     }
     let mut builder = Config::builder();
-    builder.set_security_policy(&DEFAULT_TLS13)?;
+    builder.set_security_policy(&DEFAULT_TLS13)?.with_system_certs(false)?;
     let config = builder.build()?;
     Ok(CONFIG.get_or_init(|| config).clone())
 }

@@ -83,6 +83,11 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn the_library_can_be_set_up() {
+    assert_eq!([crate::prepare(), crate::prepare()], [Ok(()), Ok(())]);
+}
+
+#[test]
 fn a_changed_byte_ends_the_connection() {
     for at in [5, 20, 30] {
         let (mut client, mut server) = pair(Hash::Sha256, Derivation::Standard);
