@@ -1,5 +1,6 @@
 //! One end of a connection.
 
+use crate::spares::Spares;
 use crate::wire::Wire;
 use auth::hello::Psk;
 use auth::{Hash, Secret};
@@ -106,9 +107,14 @@ impl Stream {
         Ok(Stream { connection, wire, hash, is_up: false, plain: Vec::new(), minute: (0, 0) })
     }
 
-    /// Takes bytes that have arrived.
+    /// Takes bytes that have arrived, and keeps a copy of them.
     pub fn on_bytes(&mut self, bytes: &[u8]) {
-        self.wire.lock().arrive(bytes);
+        self.wire.lend(bytes, || {});
+    }
+
+    /// The way in for bytes that are read at once, without a copy.
+    pub fn inlet(&self) -> Inlet {
+        Inlet(self.wire.clone())
     }
 
     /// Number of bytes that have arrived and were not read.
@@ -244,9 +250,28 @@ impl Stream {
         self.wire.lock().outbound.len()
     }
 
+    /// Gives memory for the records to be sent, unless there is some already.
+    pub fn make_room(&mut self, spares: &mut Spares) {
+        let outbound = &mut self.wire.lock().outbound;
+        if outbound.capacity() == 0 {
+            *outbound = spares.take();
+        }
+    }
+
     /// Takes the records to be sent.
     pub fn take_outbound(&mut self, to: impl FnOnce(&mut Vec<u8>)) {
         to(&mut self.wire.lock().outbound);
+    }
+}
+
+/// Where bytes that have arrived go in.
+#[derive(Debug)]
+pub struct Inlet(Wire);
+
+impl Inlet {
+    /// As [`Stream::on_bytes`]; but only what is not read by the end of `during` is copied.
+    pub fn pass<T>(&self, bytes: &[u8], during: impl FnOnce() -> T) -> T {
+        self.0.lend(bytes, during)
     }
 }
 
