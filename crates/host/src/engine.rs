@@ -27,7 +27,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
-use tls::Broken;
+use tls::{Broken, Spares};
 use units::{Bytes, Instant, Nanos};
 
 /// Time that a closed connection stays open so that its TermReq can be sent.
@@ -71,6 +71,8 @@ pub struct Engine {
     spare: Vec<SendBatch>,
     /// Room for the plaintext of a record.
     plain: Vec<u8>,
+    /// Memory for records to be sent.
+    records: Spares,
 }
 
 impl Engine {
@@ -96,6 +98,7 @@ impl Engine {
             events: VecDeque::new(),
             spare: Vec::new(),
             plain: Vec::new(),
+            records: Spares::default(),
         }
     }
 
@@ -287,15 +290,19 @@ impl Engine {
     }
 
     fn on_sent(&mut self, now: Instant, token: Token, mut batch: SendBatch, result: io::Result<()>) {
+        let mut socket = self.sockets.get_mut(&token);
+        if socket.as_ref().is_some_and(|socket| socket.secured.is_some()) {
+            self.records.give(batch.take_vec());
+        }
         batch.clear();
         if self.spare.len() < SPARE_BATCHES {
             self.spare.push(batch);
         }
-        let Some(socket) = self.sockets.get_mut(&token) else {
+        let Some(socket) = &mut socket else {
             return self.stop_lingering(|lingering| lingering == token);
         };
         socket.is_sending = false;
-        let Socket { slot, connection, .. } = *socket;
+        let (slot, connection) = (socket.slot, socket.connection);
         match result {
             Ok(()) => {
                 if let Some(session) = &mut self.slots[slot].session {
@@ -483,6 +490,7 @@ impl Engine {
             match &mut socket.secured {
                 None => session.poll_transmit(connection, &mut batch),
                 Some(secured) => {
+                    secured.make_room(&mut self.records);
                     session.poll_transmit(connection, &mut **secured);
                     if let Err(error) = secured.seal(&mut batch) {
                         // It ends all connections of the controller.
@@ -510,11 +518,13 @@ fn receive(
     secured: &mut Secured,
     (now, bytes, plain): (Instant, &[u8], &mut Vec<u8>),
 ) -> Result<(), Broken> {
-    if secured.on_bytes(bytes)? {
-        session.on_connected(now, connection);
-    }
-    while let Some(plain) = secured.read(now, plain)? {
-        session.on_bytes(now, connection, plain);
-    }
-    Ok(())
+    secured.inlet().pass(bytes, || {
+        if secured.negotiate()? {
+            session.on_connected(now, connection);
+        }
+        while let Some(plain) = secured.read(now, plain)? {
+            session.on_bytes(now, connection, plain);
+        }
+        Ok(())
+    })
 }

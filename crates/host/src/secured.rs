@@ -3,7 +3,7 @@
 use crate::connection::{BATCH_BYTES, Batch};
 use auth::hello::Psk;
 use reactor::SendBatch;
-use tls::{Broken, RECORD, Read, Stream};
+use tls::{Broken, Inlet, RECORD, Read, Spares, Stream};
 use units::Instant;
 
 /// See the module.
@@ -22,9 +22,13 @@ impl Secured {
         Ok(Some(Box::new(Secured { stream, broken: None })))
     }
 
-    /// Takes records that have arrived. Returns whether the handshake has just been done.
-    pub(crate) fn on_bytes(&mut self, bytes: &[u8]) -> Result<bool, Broken> {
-        self.stream.on_bytes(bytes);
+    /// The way in for records.
+    pub(crate) fn inlet(&self) -> Inlet {
+        self.stream.inlet()
+    }
+
+    /// Goes on with the handshake. Returns whether it has just been done.
+    pub(crate) fn negotiate(&mut self) -> Result<bool, Broken> {
         let was_up = self.stream.is_up();
         Ok(self.stream.negotiate()? && !was_up)
     }
@@ -40,6 +44,11 @@ impl Secured {
             Some(Read::Bytes(count)) => Ok(Some(&plain[..count])),
             Some(Read::Nothing | Read::Closed) | None => Ok(None),
         }
+    }
+
+    /// Gives memory for the next records.
+    pub(crate) fn make_room(&mut self, spares: &mut Spares) {
+        self.stream.make_room(spares);
     }
 
     /// Moves all records into `batch`.

@@ -122,6 +122,15 @@ impl SendBatch {
         self.buffers.len()
     }
 
+    /// Takes the memory of the batch's own bytes, emptied, for the next [`SendBatch::push_vec`]. For a batch that was sent: its bytes are gone.
+    pub fn take_vec(&mut self) -> Vec<u8> {
+        self.pieces.clear();
+        self.length = 0;
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        bytes
+    }
+
     /// Empties the batch and hands out the buffers that it held, in the order in which they were pushed.
     pub fn drain_buffers(&mut self) -> impl Iterator<Item = IoBuffer> + '_ {
         self.bytes.clear();
@@ -180,7 +189,8 @@ mod tests {
 
     #[test]
     fn a_vector_is_taken_without_a_copy_into_an_empty_batch() {
-        let (mut batch, mut bytes) = (SendBatch::new(), b"first".to_vec());
+        let (mut batch, mut bytes) = (SendBatch::new(), Vec::with_capacity(32));
+        bytes.extend_from_slice(b"first");
         let place = bytes.as_ptr();
         batch.push_vec(&mut bytes);
         assert_eq!((batch.bytes.as_ptr(), bytes.len()), (place, 0));
@@ -188,6 +198,8 @@ mod tests {
         batch.push_vec(&mut bytes);
         batch.push_vec(&mut Vec::new());
         assert_eq!((batch.len(), batch.pieces(), &batch.bytes[..]), (12, 1, &b"first second"[..]));
+        let vector = batch.take_vec();
+        assert_eq!((vector.as_ptr(), vector.len(), batch.len(), batch.pieces()), (place, 0, 0, 0));
     }
 
     #[test]

@@ -13,10 +13,11 @@ use host::{
     Operation, Request, RetryPolicy, TlsOptions,
 };
 use nvme::spec::connect::HostId;
+use nvme::tcp::pdu::{Framing, IcReq};
 use raw_tls::Raw;
 use server::config::{Authentication, Config, DEFAULT_NQN, DiscoveryAccess, HostConfig, OwnSecurity, Tls};
 use server::{Refusal, ServerHandle};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -281,13 +282,14 @@ fn a_broken_record_ends_its_connection_only() {
     let server = start(secured(Tls::Required, vec![files.tls(1, Hash::Sha256)]));
     let address = server.addresses()[0];
     let (client, controller) = connect(address, HOST, own(1, Hash::Sha256), 2);
-    for record in [
+    let records = [
         &[23, 3, 3, 0, 30][..],
         &[23, 3, 3, 0xff, 0xff],
         &[22, 3, 3, 0, 1, 0],
         &[0; 128],
         &[21, 3, 3, 0, 2, 2, 40],
-    ] {
+    ];
+    for (number, record) in records.into_iter().enumerate() {
         let mut raw = open(address, (HOST, DEFAULT_NQN), 1);
         raw.socket.write_all(record).expect("it is open");
         raw.socket.write_all(&[9; 70_000]).ok();
@@ -297,6 +299,7 @@ fn a_broken_record_ends_its_connection_only() {
             ended.is_ok() || ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
         );
         exchange_data(&client, &controller);
+        assert_eq!(refused(&server, Refusal::TlsRecord), number as u64 + 1);
     }
 }
 
@@ -455,6 +458,48 @@ fn discovery_says_where_tls_is_and_takes_it_for_a_proof() {
             assert_eq!(find(host, Keys::default()).is_ok(), access == DiscoveryAccess::Open, "{host}");
         }
     }
+}
+
+#[test]
+fn updates_of_keys_are_bounded_and_counted() {
+    let files = Files::new("updates");
+    let server = start(secured(Tls::Required, vec![files.tls(1, Hash::Sha256)]));
+    let address = server.addresses()[0].to_string();
+    let psks = Psk::of_host(&key(1, Hash::Sha256), (HOST, DEFAULT_NQN), Derivation::Standard);
+    let identity = String::from_utf8(psks[0].identity.clone()).expect("text");
+    let secret: String = psks[0].secret.expose().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut client = Command::new("openssl");
+    client.args(["s_client", "-connect", &address, "-tls1_3", "-psk", &secret, "-psk_identity", &identity]);
+    let mut child = client
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("openssl is there (tests/install-deps.sh)");
+    let mut input = child.stdin.take().expect("piped");
+    let mut output = BufReader::new(child.stdout.take().expect("piped"));
+    let mut messages = BufReader::new(child.stderr.take().expect("piped")).lines();
+    // A line of its own is a command of the client.
+    let mut update = || {
+        input.write_all(b"k\n").expect("it reads");
+        while messages.next().expect("it is done").expect("text") != "KEYUPDATE" {}
+    };
+    (0..tls::KEY_UPDATES_MAX).for_each(|_| update());
+    let mut request = Vec::new();
+    Framing::HANDSHAKE.header(&mut request, IcReq::new(0, 0, 0), 0, 0);
+    input.write_all(&request).expect("it reads");
+    // ICResp follows the client's report of its session.
+    let mut seen = Vec::new();
+    while !seen.ends_with(&[0; 64]) {
+        let mut byte = [0];
+        output.read_exact(&mut byte).expect("the target answers after 16 updates");
+        seen.extend(byte);
+    }
+    assert_eq!(refused(&server, Refusal::TlsKeyUpdates), 0);
+    input.write_all(b"k\n").expect("it reads");
+    await_that(|| refused(&server, Refusal::TlsKeyUpdates) == 1);
+    drop(input);
+    child.wait().expect("it ends");
 }
 
 /// OpenSSL's client: the alert that it got, or 0 if its handshake was done.

@@ -16,9 +16,11 @@
 //!        (`end_of_handshake`); at most [`KEY_UPDATES_MAX`] updates of keys a minute, as far as the library counts them (`a_connection_outlives_the_count_of_updates`).
 //! RFC 8446; NVMe/TCP Transport Specification: "Transport Layer Security".
 
+mod spares;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod wire;
 
-pub use stream::{Broken, KEY_UPDATES_MAX, RECORD, Read, Stream};
+pub use spares::Spares;
+pub use stream::{Broken, Inlet, KEY_UPDATES_MAX, RECORD, Read, Stream, prepare};

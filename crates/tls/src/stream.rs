@@ -1,8 +1,9 @@
 //! One end of a connection.
 
+use crate::spares::Spares;
 use crate::wire::Wire;
-use auth::Hash;
 use auth::hello::Psk;
+use auth::{Hash, Secret};
 use s2n_tls::config::Config;
 use s2n_tls::connection::{Builder as _, Connection};
 use s2n_tls::enums::{Blinding, Mode, PskHmac, Version};
@@ -106,9 +107,14 @@ impl Stream {
         Ok(Stream { connection, wire, hash, is_up: false, plain: Vec::new(), minute: (0, 0) })
     }
 
-    /// Takes bytes that have arrived.
+    /// Takes bytes that have arrived, and keeps a copy of them.
     pub fn on_bytes(&mut self, bytes: &[u8]) {
-        self.wire.lock().arrive(bytes);
+        self.wire.lend(bytes, || {});
+    }
+
+    /// The way in for bytes that are read at once, without a copy.
+    pub fn inlet(&self) -> Inlet {
+        Inlet(self.wire.clone())
     }
 
     /// Number of bytes that have arrived and were not read.
@@ -244,10 +250,40 @@ impl Stream {
         self.wire.lock().outbound.len()
     }
 
+    /// Gives memory for the records to be sent, unless there is some already.
+    pub fn make_room(&mut self, spares: &mut Spares) {
+        let outbound = &mut self.wire.lock().outbound;
+        if outbound.capacity() == 0 {
+            *outbound = spares.take();
+        }
+    }
+
     /// Takes the records to be sent.
     pub fn take_outbound(&mut self, to: impl FnOnce(&mut Vec<u8>)) {
         to(&mut self.wire.lock().outbound);
     }
+}
+
+/// Where bytes that have arrived go in.
+#[derive(Debug)]
+pub struct Inlet(Wire);
+
+impl Inlet {
+    /// As [`Stream::on_bytes`]; but only what is not read by the end of `during` is copied.
+    pub fn pass<T>(&self, bytes: &[u8], during: impl FnOnce() -> T) -> T {
+        self.0.lend(bytes, during)
+    }
+}
+
+/// Sets the library up, which takes a tenth of a second once in a process: it reads the certificates of the system, although none is used,
+/// and collects randomness. For a thread that nobody waits for, before the first connection.
+///
+/// # Errors
+/// The library has no memory for it.
+pub fn prepare() -> Result<(), Broken> {
+    // The library refuses a key of zeroes.
+    let nobody = Psk { identity: vec![1], secret: Secret::new(vec![1; 32]), hash: Hash::Sha256 };
+    Stream::client(&[nobody]).map(drop)
 }
 
 /// The configuration of the library, one for all connections: their keys are their own.
@@ -257,7 +293,7 @@ fn config() -> Result<Config, Error> {
         return Ok(config.clone());
     }
     let mut builder = Config::builder();
-    builder.set_security_policy(&DEFAULT_TLS13)?;
+    builder.set_security_policy(&DEFAULT_TLS13)?.with_system_certs(false)?;
     let config = builder.build()?;
     Ok(CONFIG.get_or_init(|| config).clone())
 }

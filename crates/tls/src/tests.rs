@@ -83,6 +83,35 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn the_library_can_be_set_up() {
+    assert_eq!([crate::prepare(), crate::prepare()], [Ok(()), Ok(())]);
+}
+
+#[test]
+fn what_is_not_read_of_bytes_that_are_passed_is_kept() {
+    let (mut client, mut server) = pair(Hash::Sha256, Derivation::Standard);
+    let sent: Vec<u8> = (0..100_000).map(|at: usize| (at * 7 + at / 251) as u8).collect();
+    client.write(&sent).and_then(|()| client.seal()).expect("it is up");
+    let mut records = Vec::new();
+    client.take_outbound(|bytes| records.append(bytes));
+    let mut all = Vec::new();
+    for (number, part) in records.chunks(7000).enumerate() {
+        let inlet = server.inlet();
+        // Nothing is read of some, and little of others.
+        inlet.pass(part, || {
+            for _ in 0..number % 3 {
+                let mut place = [0; 3000];
+                if let Read::Bytes(count) = server.read(0, &mut place).expect("the records are right") {
+                    all.extend_from_slice(&place[..count]);
+                }
+            }
+        });
+    }
+    all.extend(read_all(&mut server, 16_384));
+    assert!(all == sent, "{} bytes of {}", all.len(), sent.len());
+}
+
+#[test]
 fn a_changed_byte_ends_the_connection() {
     for at in [5, 20, 30] {
         let (mut client, mut server) = pair(Hash::Sha256, Derivation::Standard);

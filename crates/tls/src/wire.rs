@@ -13,51 +13,55 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// EAGAIN, which the library takes for "no bytes now" (errno(3)).
 const AGAIN: Errno = Errno(11);
-/// Capacity that an emptied buffer keeps, in bytes.
-const KEPT: usize = 32 << 10;
 
 /// Records that have arrived, and records to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    inbound: Vec<u8>,
-    /// Where the bytes begin that the library has not taken.
+    /// Bytes that have arrived and were kept: those that the library did not take when they were lent to it.
+    kept: Vec<u8>,
+    /// Where the bytes begin in `kept` that the library has not taken.
     taken: usize,
+    /// Bytes that follow those, while the caller lends them.
+    lent: &'static [u8],
     pub(crate) outbound: Vec<u8>,
 }
 
 impl Buffers {
-    /// Adds bytes that have arrived.
-    pub(crate) fn arrive(&mut self, bytes: &[u8]) {
-        if self.taken > 0 {
-            self.inbound.drain(..self.taken);
-            self.taken = 0;
-        }
-        self.inbound.extend_from_slice(bytes);
-    }
-
     /// Number of bytes that the library has not taken.
     pub(crate) fn waiting(&self) -> usize {
-        self.inbound.len() - self.taken
+        self.kept.len() - self.taken + self.lent.len()
     }
 
     fn take(&mut self, place: &mut [u8]) -> Option<usize> {
-        let count = self.waiting().min(place.len());
-        if count == 0 {
-            return None;
+        if self.taken < self.kept.len() {
+            let kept = &self.kept[self.taken..];
+            let count = kept.len().min(place.len());
+            place[..count].copy_from_slice(&kept[..count]);
+            self.taken += count;
+            if self.taken == self.kept.len() {
+                (self.kept, self.taken) = (Vec::new(), 0);
+            }
+            return Some(count);
         }
-        place[..count].copy_from_slice(&self.inbound[self.taken..self.taken + count]);
-        self.taken += count;
-        if self.waiting() == 0 {
-            self.inbound.clear();
-            self.inbound.shrink_to(KEPT);
-            self.taken = 0;
+        let count = self.lent.len().min(place.len());
+        let (part, rest) = self.lent.split_at(count);
+        place[..count].copy_from_slice(part);
+        self.lent = rest;
+        (count > 0).then_some(count)
+    }
+
+    /// Keeps what is left of the bytes that were lent.
+    fn keep(&mut self) {
+        let rest = std::mem::take(&mut self.lent);
+        if !rest.is_empty() {
+            self.kept.drain(..std::mem::take(&mut self.taken));
+            self.kept.extend_from_slice(rest);
         }
-        Some(count)
     }
 }
 
 /// The buffers of one connection. The library has a pointer to them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Wire(Arc<Mutex<Buffers>>);
 
 impl Wire {
@@ -71,6 +75,25 @@ impl Wire {
             connection.set_send_context(context)?;
         }
         Ok(())
+    }
+
+    /// Lends bytes that have arrived to the library, for the time of `during`; what it does not take is kept.
+    pub(crate) fn lend<T>(&self, bytes: &[u8], during: impl FnOnce() -> T) -> T {
+        struct Loan<'a>(&'a Wire);
+        impl Drop for Loan<'_> {
+            fn drop(&mut self) {
+                self.0.lock().keep();
+            }
+        }
+        let loan = Loan(self);
+        let mut buffers = self.lock();
+        buffers.keep();
+        // SAFETY: the slice is used only while it is in `lent`, and the loan takes it out before this returns, however it ends.
+        buffers.lent = unsafe { std::mem::transmute::<&[u8], &'static [u8]>(bytes) };
+        drop(buffers);
+        let result = during();
+        drop(loan);
+        result
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Buffers> {

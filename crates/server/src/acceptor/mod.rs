@@ -66,6 +66,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use tls::Spares;
 use tracing::{debug, info, warn};
 use units::{Bytes, Instant, Nanos};
 use watch::watch_peer;
@@ -193,6 +194,8 @@ pub(crate) struct Acceptor {
     next_stall_check: Instant,
     is_ended: bool,
     events: Events,
+    /// Memory for records of TLS to be sent.
+    spares: Spares,
     log_throttle: LogThrottle,
 }
 
@@ -224,6 +227,7 @@ impl Acceptor {
             next_stall_check: Instant::ZERO,
             is_ended: false,
             events: Vec::new(),
+            spares: Spares::default(),
             log_throttle: LogThrottle::new(),
             parts,
         }
@@ -318,7 +322,7 @@ impl Acceptor {
                 let Some(key) = self.by_token.get(&token).copied() else { return };
                 let entry = self.connections.get_mut(key).expect("every token has its entry");
                 // Replies of discovery are on the heap: there are no buffers to return.
-                entry.connection.on_sent(batch, |_, _| {});
+                entry.connection.on_sent(batch, &mut self.spares, |_, _| {});
                 self.deferred.wake(now);
                 match result {
                     Ok(()) => self.parse(now, key, &[]),

@@ -122,14 +122,19 @@ impl Acceptor {
                 entry.connection.end();
                 entry.stage = Stage::Refused;
             }
-            fatal => self.close(now, key, Subject::Violation, &fatal.to_string()),
+            fatal => {
+                if let Some(refusal) = fatal.refusal() {
+                    self.parts.proofs.refusals.count(refusal);
+                }
+                self.close(now, key, Subject::Violation, &fatal.to_string());
+            }
         }
     }
 
     /// Sends waiting bytes. Detaches a connection that is ready for its hand-over.
     pub(super) fn flush(&mut self, now: Instant, key: Key) {
         let Some(entry) = self.connections.get_mut(key) else { return };
-        entry.connection.flush(now, &mut self.parts.reactor);
+        entry.connection.flush(now, &mut self.parts.reactor, &mut self.spares);
         if entry.connection.is_spent() {
             // The reason was logged when it was refused.
             return self.remove(now, key);

@@ -31,6 +31,7 @@ use reactor::{IoBuffer, Reactor, RecvBuffer, SendBatch, Token};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
+use tls::Spares;
 use units::{Bytes, Instant, Nanos};
 
 /// Bytes beyond the rest of a payload that are read with it: headers, and small data. Data of the next large write that comes with its header
@@ -127,6 +128,8 @@ pub(crate) struct Connections {
     /// Ordered, as that takes fewer instructions than a hash of a key that no host chooses.
     by_token: BTreeMap<Token, Key>,
     intakes: Intakes,
+    /// Memory for records of TLS to be sent.
+    spares: Spares,
     /// Connections with something to send.
     dirty: Vec<Key>,
     /// Connections that were refused memory, longest waiting first.
@@ -147,6 +150,7 @@ impl Connections {
             table: Slab::new(),
             by_token: BTreeMap::new(),
             intakes: Intakes::new(memory),
+            spares: Spares::default(),
             dirty: Vec::new(),
             waiting_for_memory: VecDeque::new(),
             memory_came_back: false,
@@ -360,7 +364,7 @@ impl Connections {
         for key in self.dirty.drain(..) {
             let Some(entry) = self.table.get_mut(key) else { continue };
             entry.is_dirty = false;
-            entry.connection.flush(now, reactor);
+            entry.connection.flush(now, reactor, &mut self.spares);
             if entry.connection.is_spent() {
                 spent.push(key);
             }
@@ -377,7 +381,7 @@ impl Connections {
     ) -> Option<Sent> {
         let entry = self.table.get_mut(key)?;
         let owner = entry.owner;
-        entry.connection.on_sent(batch, give);
+        entry.connection.on_sent(batch, &mut self.spares, give);
         let has_room = entry.connection.waits_for_memory || entry.connection.waits_for_transmit();
         // Commands that the transport refused by itself have dropped their buffers; their answers were sent now.
         self.memory_came_back = true;

@@ -96,7 +96,7 @@ impl Commands {
         // Logged before the connection is closed, so that the line exists when the host sees the end.
         let was_told = self.wires.get(wire).is_some_and(|connection| connection.is_ending());
         if !was_told {
-            self.log_ending(now, key, &ending);
+            self.note_ending(now, key, &ending);
         }
         let wire = self.wires.close(wire, reactor, &mut self.reads);
         let session = self.sessions.get_mut(key).expect("found above");
@@ -117,7 +117,7 @@ impl Commands {
         self.sessions.note_change();
         self.on_opening_over(now, key);
         if was_open {
-            self.log_ending(now, key, &ending);
+            self.note_ending(now, key, &ending);
             self.leave(now, key);
         } else {
             self.retire_if_done(now, key);
@@ -133,9 +133,14 @@ impl Commands {
         self.give_up_cancels(now, thread);
     }
 
-    /// Logs why a connection has ended, unless that was logged before.
-    fn log_ending(&mut self, now: Instant, key: Key, ending: &Ending) {
+    /// Counts and logs why a connection has ended, unless that was logged before.
+    fn note_ending(&mut self, now: Instant, key: Key, ending: &Ending) {
         let Some(session) = self.sessions.get(key) else { return };
+        if let Ending::Socket(SocketEnd::Terminated(fatal)) = ending
+            && let Some(refusal) = fatal.refusal()
+        {
+            self.proofs.shared.refusals.count(refusal);
+        }
         let (peer, host, unanswered) = (session.peer, session.admission.host(), session.ios);
         let Some(subject) = ending.subject() else { return };
         if !self.log_throttle.allows(now, peer.ip(), subject) {

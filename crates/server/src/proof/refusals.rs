@@ -35,13 +35,17 @@ pub enum Refusal {
     TlsMalformed,
     /// It did not finish the handshake of TLS.
     TlsUnfinished,
+    /// A record of its TLS was broken, after the handshake.
+    TlsRecord,
+    /// It updated its keys of TLS too often.
+    TlsKeyUpdates,
     /// Its Connect named another host or subsystem than the one that TLS has proved.
     IdentityMismatch,
 }
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Refusal; 15] = [
+    pub const ALL: [Refusal; 17] = [
         Refusal::NoProof,
         Refusal::Protocol,
         Refusal::NothingInCommon,
@@ -56,6 +60,8 @@ impl Refusal {
         Refusal::TlsNoPsk,
         Refusal::TlsMalformed,
         Refusal::TlsUnfinished,
+        Refusal::TlsRecord,
+        Refusal::TlsKeyUpdates,
         Refusal::IdentityMismatch,
     ];
 
@@ -76,6 +82,8 @@ impl Refusal {
             Refusal::TlsNoPsk => "tls_no_psk",
             Refusal::TlsMalformed => "tls_malformed",
             Refusal::TlsUnfinished => "tls_unfinished",
+            Refusal::TlsRecord => "tls_record",
+            Refusal::TlsKeyUpdates => "tls_key_updates",
             Refusal::IdentityMismatch => "identity_mismatch",
         }
     }

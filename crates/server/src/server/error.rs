@@ -38,6 +38,9 @@ pub enum StartError {
         /// Why.
         error: SubsystemError,
     },
+    /// TLS cannot be used.
+    #[error("TLS cannot be used: {0}; free memory, or write tls = \"off\" and remove each tls_key")]
+    Tls(tls::Broken),
     /// The state directory, or a file in it, cannot be used.
     #[error("{0}")]
     State(StateError),

@@ -135,6 +135,10 @@ impl Provisioning {
         let keys = KeyRing::read(new)
             .map_err(|problems| StartError::Config(ConfigError::Wrong { file: None, problems }))?;
         let keys = Arc::new(keys);
+        if new.hosts.iter().any(|host| !host.tls_key.is_empty()) {
+            // Here, so that the acceptor does not stand still for it at the first host.
+            tls::prepare().map_err(StartError::Tls)?;
+        }
         let listeners = bind_new(topology, new)?;
         let named = |subsystem: &SubsystemConfig| {
             let nqn = subsystem.nqn.clone();

@@ -25,7 +25,7 @@ use nvme::tcp::{Pause, TargetConnection, TargetLimits};
 use reactor::{IoBuffer, Reactor, SendBatch, Token};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use tls::Read;
+use tls::{Read, Spares};
 use units::{Instant, Nanos};
 
 /// Commands and other events of a connection.
@@ -161,8 +161,8 @@ impl Connection {
         match &mut self.secured {
             None => self.take_in(bytes, intakes, reactor, events)?,
             Some(secured) => {
-                secured.stream.on_bytes(bytes);
-                self.take_in_records(now, intakes, reactor, events)?;
+                let inlet = secured.stream.inlet();
+                inlet.pass(bytes, || self.take_in_records(now, intakes, reactor, events))?;
             }
         }
         if !awaited || events.len() > before {
@@ -493,8 +493,8 @@ impl Connection {
         self.reply_with_data(cqe, Payload::Page(page, permit), length);
     }
 
-    /// Gives the bytes to send to the reactor, unless a batch is in flight already.
-    pub(crate) fn flush(&mut self, now: Instant, reactor: &mut Reactor) {
+    /// Gives the bytes to send to the reactor, unless a batch is in flight already. Records are made in memory of `spares`.
+    pub(crate) fn flush(&mut self, now: Instant, reactor: &mut Reactor, spares: &mut Spares) {
         if !self.has_to_send() {
             return;
         }
@@ -506,6 +506,7 @@ impl Connection {
                 self.transport.poll_transmit(&mut Outlet { batch: &mut batch, permits });
             }
             Some(secured) => {
+                secured.stream.make_room(spares);
                 let is_up = secured.stream.is_up();
                 let mut sealing = Sealing { secured, batch: &mut batch, permits };
                 if is_up {
@@ -530,12 +531,16 @@ impl Connection {
         }
     }
 
-    /// A batch was sent. Its buffers and permits go to `give`. The next batch can be flushed.
+    /// A batch was sent. Its buffers and permits go to `give`, memory of records to `spares`. The next batch can be flushed.
     pub(crate) fn on_sent(
         &mut self,
         mut batch: SendBatch,
+        spares: &mut Spares,
         mut give: impl FnMut(Option<IoBuffer>, Option<Permit>),
     ) {
+        if self.secured.is_some() {
+            spares.give(batch.take_vec());
+        }
         batch.drain_buffers().for_each(|buffer| give(Some(buffer), None));
         self.in_flight.drain(..).for_each(|permit| give(None, Some(permit)));
         self.in_flight.shrink_to(PERMITS_KEPT);
@@ -659,7 +664,7 @@ mod tests {
         let (mut intakes, mut events) = (Intakes::new(memory), Events::new());
         let parsed = connection.receive(STARTED, &bytes, &mut intakes, &mut reactor, &mut events);
         parsed.expect("the host is correct");
-        connection.flush(STARTED, &mut reactor);
+        connection.flush(STARTED, &mut reactor, &mut Spares::default());
         (connection, reactor, intakes)
     }
 

@@ -17,6 +17,7 @@ pub(crate) use connection::{Connection, Events};
 pub(crate) use moving::Moving;
 pub(crate) use opening::Protocol;
 
+use crate::proof::Refusal;
 use std::fmt;
 
 /// Why a connection cannot go on.
@@ -32,6 +33,15 @@ impl Fatal {
     /// Whether the host is told why: then the connection ends by itself when everything was sent. After another error it must be closed.
     pub(crate) fn is_answered(&self) -> bool {
         matches!(self, Fatal::Protocol(nvme::tcp::Fatal::Violation(_)))
+    }
+
+    /// The reason that is counted, if TLS has failed after the handshake.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Fatal::Protocol(_) => None,
+            Fatal::Tls(tls::Broken::KeyUpdates) => Some(Refusal::TlsKeyUpdates),
+            Fatal::Tls(_) => Some(Refusal::TlsRecord),
+        }
     }
 }
 

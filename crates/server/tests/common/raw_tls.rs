@@ -1,5 +1,7 @@
 //! TLS on a socket of its own, for what no host would send.
 
+#![allow(unreachable_pub)] // As the other common files.
+
 use crate::common::any_port;
 use auth::hello::Psk;
 use std::io::{Read, Write};
