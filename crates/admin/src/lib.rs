@@ -19,6 +19,7 @@ mod edit;
 mod guarded;
 mod health;
 mod json;
+mod openapi;
 mod order;
 mod place;
 mod refusal;
