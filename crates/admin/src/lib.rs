@@ -21,6 +21,7 @@ mod events;
 mod guarded;
 mod health;
 mod json;
+mod openapi;
 mod order;
 mod place;
 mod refusal;

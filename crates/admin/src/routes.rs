@@ -5,7 +5,7 @@
 //!   GET     /v1/PART                                            a part of the document that runs, with its ETag
 //!   PUT     /v1/PART  PATCH /v1/PART  DELETE /v1/LIST/NAME      a change: needs If-Match
 //!   POST    /v1/reload /v1/config/discard /v1/hosts/NQN/disconnect
-//!   GET     /v1/operations[/ID]
+//!   GET     /v1/operations[/ID] /v1/openapi.json
 //! ```
 //!
 //! Holds: no request is answered by an error of the server (`any_request_is_the_clients_mistake_or_none`).
@@ -14,6 +14,7 @@
 use crate::access::{Access, Peer, Role};
 use crate::board::Board;
 use crate::edit::{Change, Edit, read};
+use crate::openapi;
 use crate::order::{Action, Answer, OnDocument, Order, Source};
 use crate::place::Place;
 use crate::refusal::Refusal;
@@ -143,6 +144,9 @@ async fn answer(reached: &Reached, request: Request, what: &str) -> Result<Respo
     }
     let only = |allowed: &str| Err(Refusal::new(405, format!("{method} is not possible here; {allowed} is")));
     match words[..] {
+        ["v1", "openapi.json"] if is_read => {
+            Ok(response(StatusCode::OK, JSON, openapi::description().to_string()))
+        }
         ["v1", "operations"] if is_read => {
             let all = reached.board.operations();
             Ok(response(
@@ -162,7 +166,7 @@ async fn answer(reached: &Reached, request: Request, what: &str) -> Result<Respo
             })?;
             Ok(response(StatusCode::OK, JSON, found.to_json().to_string()))
         }
-        ["v1", "operations"] | ["v1", "operations", _] => only("GET"),
+        ["v1", "operations" | "openapi.json"] | ["v1", "operations", _] => only("GET"),
         ["v1", "reload"] if method == Method::POST => {
             ordered(reached, Action::Document(OnDocument::Reload), what).await
         }

@@ -7,9 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Zero.
-    pub(crate) const ZERO: Counter = Counter(AtomicU64::new(0));
-
     /// Adds `more`.
     #[inline]
     pub fn add(&self, more: u64) {

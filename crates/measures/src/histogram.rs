@@ -31,7 +31,7 @@ pub struct SharedHistogram {
 
 impl Default for SharedHistogram {
     fn default() -> SharedHistogram {
-        let counts = [const { Counter::ZERO }; BUCKETS];
+        let counts = std::array::from_fn(|_| Counter::default());
         SharedHistogram { counts, sum: Counter::default(), rest: crate::Gauge::default() }
     }
 }

@@ -303,6 +303,34 @@ fn a_reader_may_look_and_no_more() {
     );
 }
 
+#[test]
+fn every_operation_of_the_description_is_answered() {
+    let (router, board) = api();
+    let tag = etag(board.document().generation());
+    let headers = [("if-match", tag.to_str().expect("ASCII"))];
+    let described: Value =
+        serde_json::from_str(&send(&router, "GET", "/v1/openapi.json", &[], "").body).expect("JSON");
+    let paths = described["paths"].as_object().expect("a table");
+    assert!(paths.len() > 20);
+    let methods = ["get", "put", "post", "patch", "delete"];
+    for (path, operations) in paths {
+        let words = path.split('/').map(|word| if word.starts_with('{') { "1" } else { word });
+        let path = words.collect::<Vec<&str>>().join("/");
+        // A stream of events has no end.
+        for method in methods.into_iter().filter(|method| path != "/v1/events" || *method != "get") {
+            let status = send(&router, &method.to_uppercase(), &path, &headers, "{}").status;
+            assert_eq!(status != 405, operations.get(method).is_some(), "{method} {path}: {status}");
+        }
+    }
+}
+
+#[test]
+fn the_description_is_the_one_in_the_docs() {
+    let kept = include_str!("../../../../docs/openapi.json");
+    let made = serde_json::to_string_pretty(&openapi::description()).expect("JSON");
+    assert!(kept.trim_end() == made, "docs/openapi.json has to be:\n{made}");
+}
+
 /// A body that never comes.
 struct Never(tokio::sync::oneshot::Receiver<()>);
 

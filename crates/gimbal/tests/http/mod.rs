@@ -1,5 +1,8 @@
 //! A client of the admin API that writes its requests itself.
 
+// Each test binary uses a part of this.
+#![allow(dead_code, unreachable_pub)]
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
