@@ -108,7 +108,7 @@ fn every_refusal_is_a_problem_with_a_reason() {
     let toml = [("if-match", "\"x\""), ("content-type", "application/toml")];
     let large = vec![b' '; BODY_MAX + 1];
     for (method, path, headers, body, status) in [
-        ("GET", "/", &[][..], &b""[..], 404),
+        ("GET", "/nothing", &[][..], &b""[..], 404),
         ("GET", "/v1/nothing", &[], b"", 404),
         ("GET", "/v1/devices/a%zz", &[], b"", 400),
         ("GET", "/v1/devices/%ff", &[], b"", 400),
