@@ -1,6 +1,5 @@
 //! Who looks at a running target sees what the load generator has counted: metrics, statistics, `gimbal top`.
 
-#[allow(dead_code, reason = "each test uses its part")]
 mod http;
 mod process;
 
@@ -80,7 +79,7 @@ fn ios(of: &Value) -> u64 {
 #[test]
 fn the_sums_are_those_of_the_load_generator_to_the_io() {
     let bed = Bed::new("sums");
-    HOSTS.map(|host| bed.bench(host));
+    HOSTS.into_iter().for_each(|host| bed.bench(host));
     let stats: Value = serde_json::from_str(&bed.get("/v1/stats")).expect("JSON");
     let device = &stats["devices"][0];
     assert_eq!(ios(device), 2 * IOS);

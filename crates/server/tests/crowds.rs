@@ -238,7 +238,7 @@ fn options(target: SocketAddr, host: &str) -> ControllerOptions {
         retry: RetryPolicy::Never,
         backoff: Backoff::NEVER_RETRY,
         connect_timeout: AMPLE,
-        keys: Keys { tls: Some(tls), dhchap: None },
+        keys: Keys { tls: Some(tls), dhchap: None, concat: false },
         ..ControllerOptions::new(target, name(DEFAULT_NQN), name(host), host::host_id(&name(host)))
     }
 }

@@ -27,7 +27,7 @@ fn server_for(client: &mut Stream, keys: &[TlsKey]) -> Stream {
         assert_eq!(collector.take(bytes), Ok(true), "the ClientHello");
         bytes.clear();
     });
-    let known = |_: &str, _: &str| Keys { configured: keys.to_vec(), are_known: true };
+    let known = |_: &str, _: &str| Keys { configured: keys.to_vec(), generated: Vec::new(), are_known: true };
     let chosen = collector.hello().expect("it offers keys").choose(known).expect("one is right");
     let mut server = Stream::server(&chosen.psk).expect("memory");
     server.on_bytes(&collector.into_records());
