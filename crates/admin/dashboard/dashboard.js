@@ -8,7 +8,8 @@ const DRAWN = 10;
 const WHYS = ["share", "limit", "device", "memory", "credit"];
 
 const element = (id) => document.getElementById(id);
-const history = new Map(); // device -> { hosts: Map(host -> [MB/s]), latency: { read: [], write: [] } }
+// By device: MB/s by host, the place of each host (its colour and number, which it keeps), latency.
+const history = new Map();
 let before = null;
 let latest = null;
 let paused = false;
@@ -38,14 +39,23 @@ function rates(tenant, old, span) {
   return { mbs: per("bytes") / 1e6, iops: per("ios") };
 }
 
+/** The lowest place that no host has. */
+function freePlace(places) {
+  const taken = new Set(places.values());
+  let place = 0;
+  while (taken.has(place)) place += 1;
+  return place;
+}
+
 function remember(event, span) {
   for (const device of event.devices) {
-    const kept = history.get(device.device) ?? { hosts: new Map(), latency: { read: [], write: [] } };
+    const kept = history.get(device.device) ?? { hosts: new Map(), places: new Map(), latency: { read: [], write: [] } };
     history.set(device.device, kept);
     const old = find(before, device.device);
     const seen = new Set();
     for (const tenant of device.tenants) {
       seen.add(tenant.host);
+      if (!kept.places.has(tenant.host)) kept.places.set(tenant.host, freePlace(kept.places));
       const line = kept.hosts.get(tenant.host) ?? [];
       line.push(rates(tenant, findTenant(old, tenant.host), span).mbs);
       kept.hosts.set(tenant.host, line);
@@ -53,7 +63,10 @@ function remember(event, span) {
     for (const [host, line] of kept.hosts) {
       if (!seen.has(host)) line.push(0);
       if (line.length > POINTS) line.shift();
-      if (!seen.has(host) && line.every((value) => value === 0)) kept.hosts.delete(host);
+      if (!seen.has(host) && line.every((value) => value === 0)) {
+        kept.hosts.delete(host);
+        kept.places.delete(host);
+      }
     }
     for (const op of ["read", "write"]) {
       const line = kept.latency[op];
@@ -124,22 +137,24 @@ function show() {
     ["errors", String(device.errors), device.errors > 0 ? "bad" : ""],
     ["memory", `${short(device.memory_bytes)}B`],
   ]);
-  const series = tenants.slice(0, DRAWN).map((tenant, place) => ({ values: kept.hosts.get(tenant.host) ?? [], colour: COLOURS[place] }));
+  const place = (tenant) => kept.places.get(tenant.host);
+  const drawn = tenants.slice(0, DRAWN).sort((a, b) => place(a) - place(b));
+  const series = drawn.map((tenant) => ({ values: kept.hosts.get(tenant.host) ?? [], colour: COLOURS[place(tenant) % COLOURS.length] }));
   draw(element("bandwidth"), series, { points: POINTS, stacked: true });
   draw(element("latency"), [{ values: kept.latency.read, colour: COLOURS[0] }, { values: kept.latency.write, colour: COLOURS[1] }], { points: POINTS, stacked: false });
-  element("tenants").tBodies[0].replaceChildren(...tenants.map((tenant, place) => {
+  element("tenants").tBodies[0].replaceChildren(...tenants.map((tenant) => {
     const { mbs, iops } = rates(tenant, findTenant(former, tenant.host), span);
     const row = make("tr");
     const at = ["p50_seconds", "p99_seconds", "p999_seconds"].map((which) => make("td", millis(quantile(tenant.io_seconds, which))));
-    row.append(name(tenant.host, place), make("td", short(mbs)), make("td", short(iops)), ...at,
+    row.append(name(tenant.host, place(tenant)), make("td", short(mbs)), make("td", short(iops)), ...at,
       make("td", short(tenant.credit_ios)), make("td", short(tenant.queued_ios)), objective(tenant));
     return row;
   }));
   const hidden = device.known_tenants - device.tenants.length;
   element("hidden").textContent = hidden > 0 ? `${hidden} more tenants are in the device's totals only.` : "";
-  element("waits").tBodies[0].replaceChildren(...tenants.map((tenant, place) => {
+  element("waits").tBodies[0].replaceChildren(...tenants.map((tenant) => {
     const row = make("tr");
-    row.append(name(tenant.host, place), ...WHYS.map((why) => {
+    row.append(name(tenant.host, place(tenant)), ...WHYS.map((why) => {
       const was = findTenant(former, tenant.host)?.wait_seconds?.[why];
       const part = was === undefined ? 0 : Math.min(1, Math.max(0, ((tenant.wait_seconds?.[why] ?? 0) - was) / span));
       const cell = make("td", part >= 0.005 ? `${Math.round(part * 100)} %` : "·");
