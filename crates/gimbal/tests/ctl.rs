@@ -405,7 +405,7 @@ fn run_and_kill(seed: u64) {
             acknowledged = format!("{}size = \"{mib}M\"\n", &acknowledged[..start]);
             fs::write(&place.file, &acknowledged).expect("ours");
             target.signal("-HUP");
-            log.await_line("the configuration was reloaded");
+            log.await_next("the configuration was reloaded");
         } else {
             let answer = place.patch(&path, &format!("{{\"size\":\"{mib}M\"}}"));
             assert_eq!(answer.status, 200, "seed {seed}: {}", answer.body);

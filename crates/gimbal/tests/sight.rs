@@ -50,7 +50,7 @@ impl Bed {
         let count = IOS.to_string();
         let Output { status, stdout, stderr } = gimbal()
             .args(["bench", "--addr", &address, "--hostnqn", host, "--rw", "randrw", "--bs", "4k"])
-            .args(["--iodepth", "16", "--number_ios", &count, "--json"])
+            .args(["--iodepth", "16", "--number_ios", &count, "--json", "-"])
             .output()
             .expect("it was built");
         assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));

@@ -123,6 +123,12 @@ impl Log {
         }
     }
 
+    /// Waits until another line contains `text`, whatever the last one said.
+    pub fn await_next(&mut self, text: &str) {
+        assert!(self.read_line(), "the target ended without saying {text:?}:\n{}", self.lines.join("\n"));
+        self.await_line(text);
+    }
+
     /// Waits until the target has closed its log.
     pub fn await_end(&mut self) {
         while self.read_line() {}
