@@ -214,7 +214,7 @@ fn check_left_over(server: &ServerHandle) {
         if !stats.ssds.iter().any(busy) {
             return;
         }
-        // Numbers are published every 10 ms while something happens.
+        // Numbers are published every 50 ms while something happens.
         std::thread::yield_now();
     }
 }

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use units::{Bytes, Instant, Nanos};
 
 /// Time between two looks at the state while something happens.
-const INTERVAL: Nanos = Nanos::millis(10);
+const INTERVAL: Nanos = Nanos::millis(50);
 
 /// The same while nothing happens but something may change by itself.
 const IDLE_INTERVAL: Nanos = Nanos::millis(100);
 
 /// Tenants that are looked at in one turn. So a turn takes a few microseconds longer, however many tenants there are; with 4,096 of them each is
-/// looked at once or twice a second.
+/// looked at every few seconds.
 const TENANTS_MAX: usize = 64;
 
 /// Tenants whose reads wait for memory that are told apart in one look.

@@ -86,7 +86,7 @@ pub struct SsdStats {
     /// Whether nothing has happened since the state was published: then all numbers are final.
     pub is_current: bool,
     /// The measurements of its scheduler; `None` if it measures nothing. This, the other fields that are no counts of IOs, and the tenants' views are at
-    /// most 100 ms old, with more than 64 tenants up to a second.
+    /// most 100 ms old, with more than 64 tenants up to a few seconds.
     pub view: Option<SsdView>,
     /// The SSD is slow now, whatever its scheduler; `None` if it is as usual. On the device's clock.
     pub busy: Option<BusyPeriod>,
