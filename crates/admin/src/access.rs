@@ -1,4 +1,4 @@
-//! Who a request comes from, and what it may do.
+//! The sender of a request, and its permissions.
 //!
 //! Whoever may use the socket may do everything. At an address a request needs a token: that of `read` may look, that of `admin` may do everything.
 //! Tokens are compared in a time that does not depend on their bytes.
@@ -22,7 +22,7 @@ pub(crate) enum Peer {
     Remote(SocketAddr),
 }
 
-/// What a request may do.
+/// The permissions of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Read,

@@ -1,4 +1,4 @@
-//! What every thread can read of the configuration at once, whatever the owner of the target does: the document that runs, and the operations.
+//! The running document and the operations, which every thread can read without waiting for the owner of the target.
 //!
 //! Holds: the list of operations is bounded, and an operation that waits is never dropped (`operations_are_bounded_and_waiting_ones_stay`).
 

@@ -77,7 +77,7 @@ pub(crate) fn read(text: &str, place: &Place) -> Result<Json, Refusal> {
 }
 
 fn parse(text: &str) -> Result<DocumentMut, Refusal> {
-    // What runs has been read by the reader of configurations.
+    // The running document was parsed before.
     text.parse().map_err(|error| Refusal::new(409, format!("the configuration is not TOML: {error}")))
 }
 

@@ -72,10 +72,10 @@ pub enum Answer {
     Pending {
         /// The generation of the file.
         generation: String,
-        /// What is not done.
+        /// The missing part.
         why: String,
     },
-    /// So many connections of a host were ended.
+    /// The number of connections of a host that were ended.
     Disconnected(usize),
     /// It is refused.
     Refused(Refusal),

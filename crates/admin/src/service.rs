@@ -66,7 +66,7 @@ pub struct Doors {
     pub socket: Option<Listener>,
     /// Everything, for whoever has a token.
     pub guarded: Option<Guarded>,
-    /// What needs no permission.
+    /// The address for reading without permission.
     pub open: Option<TcpListener>,
 }
 

@@ -40,7 +40,7 @@ pub enum SocketError {
     Other {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         kind: &'static str,
     },
     /// The path is too long.

@@ -9,7 +9,8 @@ use tracing::{info, warn};
 
 /// Opens them; `None` if there is none.
 pub(crate) fn open(config: &Config) -> anyhow::Result<Option<Doors>> {
-    let doors = Doors { socket: socket(config)?, guarded: guarded(&config.admin)?, open: health(config)? };
+    let doors =
+        Doors { socket: socket(config)?, guarded: guarded(&config.admin)?, open: open_to_all(config)? };
     let is_reached = doors.socket.is_some() || doors.guarded.is_some() || doors.open.is_some();
     Ok(is_reached.then_some(doors))
 }
@@ -49,8 +50,8 @@ fn guarded(config: &AdminConfig) -> anyhow::Result<Option<Guarded>> {
     Ok(Some(Guarded { listener, tls, tokens }))
 }
 
-/// The address at which everyone can read the health of the target.
-fn health(config: &Config) -> anyhow::Result<Option<TcpListener>> {
+/// The address at which everyone can read metrics, statistics and health.
+fn open_to_all(config: &Config) -> anyhow::Result<Option<TcpListener>> {
     let Some(address) = config.metrics.listen else { return Ok(None) };
     let (listener, address) = listen(address, "metrics.listen")?;
     info!(%address, "metrics, statistics and health can be read without permission");

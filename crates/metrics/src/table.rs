@@ -251,7 +251,7 @@ pub const TABLE: &[Measure] = rows! {
 };
 
 /// The longest present turn of any thread.
-pub fn longest_turn(stats: &Stats) -> Nanos {
+fn longest_turn(stats: &Stats) -> Nanos {
     let ssds = stats.ssds.iter().map(|ssd| ssd.turn);
     let turns = ssds.chain(stats.threads.iter().map(|thread| thread.turn)).chain([stats.acceptor.turn]);
     turns.max().unwrap_or_default()

@@ -276,7 +276,7 @@ impl Inlet {
 }
 
 /// Sets the library up, which takes a tenth of a second once in a process: it reads the certificates of the system, although none is used,
-/// and collects randomness. For a thread that nobody waits for, before the first connection.
+/// and collects randomness. Call it before the first connection, on a thread that no host waits for.
 ///
 /// # Errors
 /// The library has no memory for it.

@@ -174,7 +174,7 @@ fn a_full_queue_says_when_to_come_again_and_a_thread_that_hangs_is_named() {
     for path in ["/healthz", "/readyz"] {
         assert_eq!(send(&router, "GET", path, &[], "").status, 200);
     }
-    // Who only looks cannot change anything, nor read the configuration.
+    // The open address neither changes anything nor shows the configuration.
     let open = open(&source, &board, &Arc::new(Sight::new()));
     assert_eq!(send(&open, "GET", "/healthz", &[], "").status, 503);
     assert_eq!(send(&open, "GET", "/v1/config", &[], "").status, 404);

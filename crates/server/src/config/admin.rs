@@ -99,7 +99,7 @@ pub(super) fn problems(admin: &AdminConfig) -> Vec<Problem> {
     problems
 }
 
-/// What can be read without permission.
+/// The address for reading without permission.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricsConfig {
     /// Its address; `None`: nowhere but on the socket of the admin API.

@@ -11,11 +11,8 @@ use crate::stats::board::{Board, State};
 use std::sync::Arc;
 use units::{Bytes, Instant, Nanos};
 
-/// Time between two looks at the state while something happens.
+/// Time between two looks at the state.
 const INTERVAL: Nanos = Nanos::millis(50);
-
-/// The same while nothing happens but something may change by itself.
-const IDLE_INTERVAL: Nanos = Nanos::millis(100);
 
 /// Tenants that are looked at in one turn. So a turn takes a few microseconds longer, however many tenants there are; with 4,096 of them each is
 /// looked at every few seconds.
@@ -45,7 +42,7 @@ impl Publishing {
     #[inline]
     pub(super) fn note(&mut self, tenants: &Tenants) {
         self.left = tenants.numbers();
-        // Before any answer of this turn is sent: so who has an answer does not take older numbers for final ones.
+        // Cleared before the answers of this turn are sent, so a reader that has an answer does not take older numbers for final ones.
         self.board.current.set(0);
         self.is_pending = true;
     }
@@ -102,6 +99,6 @@ impl Publishing {
         self.board.memory.set(memory.get());
         self.board.current.set(u64::from(self.left == 0));
         self.is_pending = memory > Bytes::ZERO || state.busy.is_some();
-        self.next = now + if self.left > 0 { INTERVAL } else { IDLE_INTERVAL };
+        self.next = now + INTERVAL;
     }
 }

@@ -163,7 +163,7 @@ struct Directory {
     retired: Counters,
 }
 
-/// What takes a while to look at.
+/// The numbers that take a while to collect.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct State {
     /// The measurements of the scheduler.
