@@ -30,6 +30,9 @@ pub(crate) fn description() -> Value {
     }
     let host = parameter("nqn", "path");
     put("/v1/hosts/{nqn}/disconnect", json!({ "parameters": [host], "post": action() }));
+    let uses = shown("the uses of each key of the host, in seconds");
+    let uses = json!({ "responses": { "200": uses, "default": refused() } });
+    put("/v1/hosts/{nqn}/keys", json!({ "parameters": [host], "get": uses }));
     put("/v1/config", json!({ "get": reading(), "put": writing(true), "patch": writing(true) }));
     for section in SECTIONS {
         let (put_or_patch, delete) = (writing(true), writing(false));

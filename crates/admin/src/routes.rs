@@ -5,7 +5,7 @@
 //!   GET     /v1/PART                                            a part of the document that runs, with its ETag
 //!   PUT     /v1/PART  PATCH /v1/PART  DELETE /v1/LIST/NAME      a change: needs If-Match
 //!   POST    /v1/reload /v1/config/discard /v1/hosts/NQN/disconnect
-//!   GET     /v1/operations[/ID] /v1/openapi.json
+//!   GET     /v1/operations[/ID] /v1/openapi.json /v1/hosts/NQN/keys
 //! ```
 //!
 //! Holds: no request is answered by an error of the server (`any_request_is_the_clients_mistake_or_none`).
@@ -27,6 +27,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
+use server::KeyUse;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -166,7 +167,16 @@ async fn answer(reached: &Reached, request: Request, what: &str) -> Result<Respo
             })?;
             Ok(response(StatusCode::OK, JSON, found.to_json().to_string()))
         }
-        ["v1", "operations" | "openapi.json"] | ["v1", "operations", _] => only("GET"),
+        ["v1", "hosts", host, "keys"] if is_read => {
+            let uses = reached.source.key_uses(host).ok_or_else(|| {
+                Refusal::new(404, format!("there is no [[host]] with the NQN {host}; see /v1/hosts"))
+            })?;
+            let keys: Vec<Value> = uses.iter().map(key_json).collect();
+            Ok(response(StatusCode::OK, JSON, Value::from(keys).to_string()))
+        }
+        ["v1", "operations" | "openapi.json"] | ["v1", "operations", _] | ["v1", "hosts", _, "keys"] => {
+            only("GET")
+        }
         ["v1", "reload"] if method == Method::POST => {
             ordered(reached, Action::Document(OnDocument::Reload), what).await
         }
@@ -186,6 +196,17 @@ async fn answer(reached: &Reached, request: Request, what: &str) -> Result<Respo
         }
         _ => Err(Refusal::new(404, "there is nothing at this path; docs/admin.md lists the paths")),
     }
+}
+
+/// The uses of a key, times in seconds.
+fn key_json(of: &KeyUse) -> Value {
+    json!({
+        "field": of.field,
+        "fingerprint": of.fingerprint,
+        "known_seconds": of.known.as_secs_f64(),
+        "proofs": of.proofs,
+        "last_proof_seconds": of.last.map(|last| last.as_secs_f64()),
+    })
 }
 
 /// The words of a path, decoded.

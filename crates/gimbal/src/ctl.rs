@@ -13,14 +13,14 @@
 //! Holds: `tests/ctl.rs`.
 
 use crate::output;
-use admin::{Client, ClientError, Reply, Secured, default_socket};
+use crate::reach::{Reach, reported};
+use admin::{Client, Reply};
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const UNREACHABLE: u8 = 3;
 const PENDING: u8 = 4;
 /// Times that a change of one entry is repeated when others change the configuration meanwhile.
 const TRIES: u32 = 8;
@@ -40,18 +40,8 @@ const STALE: u16 = 412;
 
 Exit codes: 0 done, 1 refused, 2 wrong usage, 3 no target reached, 4 accepted but not complete yet")]
 pub(crate) struct Args {
-    /// The admin socket of the target [default: that of a target of the same user]
-    #[arg(long, value_name = "PATH", global = true)]
-    socket: Option<PathBuf>,
-    /// A target at an address: https://HOST:PORT
-    #[arg(long, value_name = "URL", global = true, conflicts_with = "socket", requires = "token_file")]
-    url: Option<String>,
-    /// The file with the token for --url
-    #[arg(long, value_name = "FILE", global = true, requires = "url")]
-    token_file: Option<PathBuf>,
-    /// The CA of the target's certificate [default: those of this system]
-    #[arg(long, value_name = "FILE", global = true, requires = "url")]
-    ca: Option<PathBuf>,
+    #[command(flatten)]
+    reach: Reach,
     /// Print the answer as JSON
     #[arg(long, global = true)]
     json: bool,
@@ -179,25 +169,11 @@ impl Kind {
 
 /// Talks to the target, and prints its answer.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let client = match (&args.url, &args.token_file) {
-        (Some(url), Some(file)) => {
-            let token =
-                files::read_secret(file).with_context(|| format!("{} cannot be read", file.display()))?;
-            Client::at(Secured::new(url, token.trim(), args.ca.as_deref()).map_err(anyhow::Error::msg)?)
-        }
-        _ => match args.socket.clone().or_else(|| default_socket(None)) {
-            Some(socket) => Client::new(&socket),
-            None => return usage("no admin socket is known for this user; give --socket PATH"),
-        },
+    let Some(client) = args.reach.client()? else {
+        return usage("no admin socket is known for this user; give --socket PATH");
     };
     let target = Target { client, json: args.json };
-    match target.done(args.command) {
-        Err(error) if error.is::<ClientError>() => {
-            output::note(format_args!("gimbal: {error}"));
-            Ok(ExitCode::from(UNREACHABLE))
-        }
-        other => other,
-    }
+    reported(target.done(args.command))
 }
 
 struct Target {
@@ -359,7 +335,7 @@ fn changes(reply: &Reply) -> String {
 }
 
 /// The reason of a refusal, then every problem, one line each.
-fn refusal(reply: &Reply) -> String {
+pub(crate) fn refusal(reply: &Reply) -> String {
     let body = reply.json();
     let Some(detail) = body["detail"].as_str() else {
         return format!("refused with status {}", reply.status);
@@ -386,7 +362,7 @@ fn quoted(generation: &str) -> String {
 }
 
 /// A word of a path (RFC 3986).
-fn encoded(word: &str) -> String {
+pub(crate) fn encoded(word: &str) -> String {
     let encode = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' => {
             char::from(byte).to_string()

@@ -1,4 +1,4 @@
-//! `gimbal key`: makes, shows and checks the keys with which hosts and controllers authenticate.
+//! `gimbal key`: makes, shows, checks and rotates the keys with which hosts and controllers authenticate.
 //!
 //! Each key is in its own file, which only its owner can read. It is never an argument of a command, and never printed
 //! unless the user names standard output as the file.
@@ -7,7 +7,7 @@
 //!        contains a key (`tests/key.rs`).
 //! Elsewhere: the formats are in the crate `auth`.
 
-use crate::output;
+use crate::{output, rotate};
 use anyhow::{Context, Result, bail};
 use auth::psk::{Derivation, Retained, Version};
 use auth::{DhKey, Hash, Secret, TlsKey};
@@ -70,11 +70,13 @@ enum KeyCommand {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// Replace the key of a host of a running target: begin with --new, and end without
+    Rotate(rotate::Args),
 }
 
 /// The use of a key.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
+pub(crate) enum Kind {
     /// DH-HMAC-CHAP
     Dhchap,
     /// TLS
@@ -118,6 +120,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             output::line(key.line(file))?;
             identities.iter().try_for_each(|identity| output::line(identity.line()))
         }),
+        KeyCommand::Rotate(args) => rotate::run(&args),
         KeyCommand::Check { files } => each(&files, |file| {
             let key = Key::read(file)?;
             if let Some(warning) = open_to_others(file)? {
@@ -185,7 +188,8 @@ fn generate(kind: Kind, hash: Option<Hash>, length: Option<usize>, file: &Path) 
     Ok(ExitCode::SUCCESS)
 }
 
-fn nqn(text: &str) -> Result<Nqn> {
+/// A name from the command line.
+pub(crate) fn nqn(text: &str) -> Result<Nqn> {
     Ok(Nqn::new(text)?)
 }
 
@@ -225,14 +229,14 @@ impl Identity {
 }
 
 /// A key of either kind.
-enum Key {
+pub(crate) enum Key {
     Dhchap(DhKey),
     Tls(TlsKey),
 }
 
 impl Key {
     /// The key in a file.
-    fn read(file: &Path) -> Result<Key> {
+    pub(crate) fn read(file: &Path) -> Result<Key> {
         let bytes = Zeroizing::new(
             match output::is_stdout(file) {
                 true => read_stdin(),
@@ -253,10 +257,19 @@ impl Key {
         }
     }
 
-    fn purpose(&self) -> &'static str {
+    /// Its use.
+    pub(crate) fn kind(&self) -> Kind {
         match self {
-            Key::Dhchap(_) => "DH-HMAC-CHAP",
-            Key::Tls(_) => "TLS",
+            Key::Dhchap(_) => Kind::Dhchap,
+            Key::Tls(_) => Kind::Tls,
+        }
+    }
+
+    /// Its use, in words.
+    pub(crate) fn purpose(&self) -> &'static str {
+        match self.kind() {
+            Kind::Dhchap => "DH-HMAC-CHAP",
+            Kind::Tls => "TLS",
         }
     }
 
@@ -295,7 +308,7 @@ impl Key {
         let (hash, secret) = self.parts();
         let mut object = json!({
             "file": file.display().to_string(),
-            "kind": match self { Key::Dhchap(_) => "dhchap", Key::Tls(_) => "tls" },
+            "kind": match self.kind() { Kind::Dhchap => "dhchap", Kind::Tls => "tls" },
             "hash": hash.map(Hash::name),
             "bytes": secret.expose().len(),
             "fingerprint": secret.fingerprint(),

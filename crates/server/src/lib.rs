@@ -59,7 +59,7 @@ pub use device::{DeviceError, Holes, LocalDevice, LocalDone, LocalOp, LocalOptio
 pub use judge::AdminTokens;
 pub use log_lines::EscapedLines;
 pub use policy::PolicyError;
-pub use proof::{Refusal, RefusalCounts};
+pub use proof::{KeyUse, Refusal, RefusalCounts};
 pub use server::{
     Change, NamespaceFacts, ReloadError, Remote, Server, ServerHandle, Shutdown, StartError, Subject,
 };

@@ -7,9 +7,11 @@ use proptest::prelude::*;
 use server::{AcceptorStats, Stats};
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::Duration;
 use tower_service::Service;
 use units::Nanos;
 
+const HOST: &str = "nqn.2025-01.io.example:host";
 const TEXT: &str = "listen = [\"127.0.0.1:0\"]\n[limits]\nconnections = 5\n";
 
 /// An owner that edits the document and judges nothing; or one that does not answer.
@@ -23,6 +25,12 @@ impl Source for Owner {
         let acceptor = AcceptorStats { turn: self.turn, connections: 4, handshakes: 0, accepted: 9 };
         let (refusals, named) = Default::default();
         Stats { ssds: Vec::new(), threads: Vec::new(), acceptor, refusals, named }
+    }
+
+    fn key_uses(&self, host: &str) -> Option<Vec<KeyUse>> {
+        let (known, last) = (Duration::from_secs(90), Some(Duration::from_secs(5)));
+        let of = |field| KeyUse { field, fingerprint: "0a1b2c3d".to_owned(), known, proofs: 2, last };
+        (host == HOST).then(|| vec![of("dhchap_key")])
     }
 
     fn ask(&self, order: Order) -> Result<(), Refusal> {

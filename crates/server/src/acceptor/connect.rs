@@ -83,6 +83,7 @@ impl Acceptor {
             let why = "it names another host or subsystem than the one that TLS has proved";
             return Err(refuse(Cqe::new(sqe.cid(), Status::CONNECT_INVALID_HOST), why));
         }
+        identity.inspect(|identity| identity.count(now));
         let named = self.routes.iter().find(|route| route.nqn == subsystem.as_str());
         let (Some(route), Some(host)) = (named, data.host_nqn()) else {
             let keys = &self.parts.proofs.keys;

@@ -244,6 +244,7 @@ impl Acceptor {
     fn on_proved(&mut self, now: Instant, key: Key, mut proving: Proving, index: usize) {
         let entry = self.connections.get_mut(key).expect("its command has just come");
         let peer = entry.connection.peer;
+        proving.proof.count(now, index);
         if index > 0 && self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
             let host = proving.claimed();
             info!(%peer, host, "the host has proved itself with dhchap_key_next");

@@ -17,7 +17,7 @@
 use super::{Acceptor, Stage};
 use crate::config::Tls;
 use crate::log_throttle::Subject;
-use crate::proof::{Names, Refusal};
+use crate::proof::{Names, Refusal, Uses};
 use crate::quota::Origin;
 use crate::slab::Key;
 use auth::hello::{Alert, Chosen, Collector, Found, Mismatch};
@@ -25,6 +25,7 @@ use auth::psk::{Derivation, Kind};
 use nvme::spec::Nqn;
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use tls::Stream;
 use tracing::{info, warn};
 use units::Instant;
@@ -36,6 +37,17 @@ pub(super) struct Identity {
     pub(super) controller: String,
     /// The kind of key that has proved them.
     pub(super) kind: Kind,
+    /// The counts of the key, if it is of the configuration.
+    uses: Option<Arc<Uses>>,
+}
+
+impl Identity {
+    /// Counts the proof: the host has sent its Connect, so it has the key, and not only a recorded message.
+    pub(super) fn count(&self, now: Instant) {
+        if let Some(uses) = &self.uses {
+            uses.note(now);
+        }
+    }
 }
 
 impl Acceptor {
@@ -101,18 +113,18 @@ impl Acceptor {
         };
         let entry = self.connections.get_mut(key).expect("it has just sent this");
         let peer = entry.connection.peer;
-        let kind = match found {
-            Found::Generated => Kind::Generated,
+        let (kind, uses) = match found {
+            Found::Generated => (Kind::Generated, None),
             Found::Configured { index, derivation } => {
                 let is_old = derivation == Derivation::OldLibnvme;
                 if (index > 0 || is_old) && self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
                     let derived = if is_old { ", derived as libnvme before 1.16 does" } else { "" };
                     info!(%peer, host, "the host proves itself with key {} of tls_key{derived}", index + 1);
                 }
-                Kind::Retained
+                (Kind::Retained, self.parts.proofs.keys.tls_uses(&host, index))
             }
         };
-        entry.identity = Some(Identity { host, controller, kind });
+        entry.identity = Some(Identity { host, controller, kind, uses });
         entry.connection.secure(stream);
         self.parse(now, key, &collector.into_records());
     }

@@ -50,8 +50,8 @@ pub use log::{LogConfig, LogFormat};
 pub use problem::{ConfigError, Problem};
 pub use rack::RackConfig;
 pub use scheduler::{SchedulerConfig, SchedulerOverrides, offered};
-pub(crate) use security::TLS_FIELD;
 pub use security::{Authentication, Demand, DiscoveryAccess, HostConfig, OwnSecurity, SecurityConfig, Tls};
+pub(crate) use security::{DH_FIELDS, TLS_FIELD};
 pub use tenant::TenantConfig;
 pub use write::NotWritable;
 

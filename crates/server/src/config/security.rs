@@ -204,8 +204,8 @@ pub struct HostConfig {
     pub tls_key: Vec<PathBuf>,
 }
 
-/// The fields of a `[[host]]` that name a file with a key for DH-HMAC-CHAP.
-const DH_FIELDS: [&str; 3] = ["dhchap_key", "dhchap_key_next", "dhchap_ctrl_key"];
+/// The fields of a `[[host]]` that name a file with a key for DH-HMAC-CHAP: first those that prove the host.
+pub(crate) const DH_FIELDS: [&str; 3] = ["dhchap_key", "dhchap_key_next", "dhchap_ctrl_key"];
 /// The field with those for TLS.
 pub(crate) const TLS_FIELD: &str = "tls_key";
 /// Most keys for TLS of one host: each of them is tried on a message that anyone can send.

@@ -17,6 +17,7 @@ use crate::config::{
 use crate::device::{self, Identity};
 use crate::policy::{self, PolicyError};
 use crate::proof::KeyRing;
+use reactor::Clock;
 use sched::{DeviceConstants, Percentile, Scheduler};
 use std::path::PathBuf;
 use units::ByteRate;
@@ -71,7 +72,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
         }
     }
     problems.extend(promises(config));
-    problems.extend(KeyRing::read(config).err().into_iter().flatten());
+    problems.extend(KeyRing::read(Clock.now(), config).err().into_iter().flatten());
     problems
 }
 

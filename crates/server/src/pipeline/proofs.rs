@@ -135,6 +135,7 @@ impl Commands {
         match proof.outcome() {
             Outcome::Pending => {}
             Outcome::Proved(index) => {
+                proof.count(now, index);
                 let is_next = index > 0;
                 if self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
                     info!(%peer, %host, queue, is_next, "the host has proved anew who it is");

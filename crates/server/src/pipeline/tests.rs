@@ -59,7 +59,7 @@ fn pipeline(policy: Box<dyn Policy>) -> Pipeline {
 /// No host has a key.
 fn proofs() -> Proofs {
     let config = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, DEFAULT_LISTEN);
-    let keys = KeyRing::read(&config).expect("there are no files");
+    let keys = KeyRing::read(Instant::ZERO, &config).expect("there are no files");
     let (computing, _) = Computing::start().expect("a thread");
     Proofs { keys: keys.into(), computing, refusals: Refusals::default() }
 }

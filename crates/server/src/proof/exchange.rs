@@ -8,11 +8,13 @@
 use super::generated::Made;
 use super::keys::{KeyRing, Keys};
 use super::refusals::Refusal;
+use super::uses::Uses;
 use auth::exchange::{ControllerExchange, DhJob, DhResult, Outcome, Randomness, Received};
 use auth::{Concatenation, Explanation};
 use nvme::spec::{Cqe, Sqe, Status};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use units::Instant;
 use zeroize::Zeroizing;
 
 pub(crate) use auth::exchange::Names;
@@ -59,7 +61,8 @@ pub(crate) struct Proof {
     alive: Arc<()>,
     /// A Receive without a message yet.
     waiting: Option<Sqe>,
-    is_decoy: bool,
+    /// The counts of the keys of the host; empty if it has none.
+    uses: Vec<Arc<Uses>>,
     concatenation: Concatenation,
 }
 
@@ -78,7 +81,7 @@ impl Proof {
             number: LAST.fetch_add(1, Ordering::Relaxed),
             alive: Arc::new(()),
             waiting: None,
-            is_decoy: keys.is_decoy,
+            uses: keys.uses,
             concatenation: keys.concatenation,
         })
     }
@@ -86,6 +89,13 @@ impl Proof {
     /// The state of the exchange.
     pub(crate) fn outcome(&self) -> Outcome {
         self.exchange.outcome()
+    }
+
+    /// Counts the proof for the key of this index, by which the host has made it.
+    pub(crate) fn count(&self, now: Instant, index: usize) {
+        if let Some(uses) = self.uses.get(index) {
+            uses.note(now);
+        }
     }
 
     /// The key for TLS that the host has made, once it has proved who it is.
@@ -101,7 +111,7 @@ impl Proof {
                 let why = "it does not accept the proof of the controller: its key of the controller is not dhchap_ctrl_key of its [[host]] table";
                 (Refusal::Failed, why)
             }
-            Explanation::Failed if self.is_decoy => {
+            Explanation::Failed if self.uses.is_empty() => {
                 let why = "it has no key here, or may not use this subsystem: write a [[host]] table with its nqn and dhchap_key";
                 (Refusal::Unknown, why)
             }
@@ -183,6 +193,7 @@ impl Proof {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::uses::Counted;
     use super::*;
     use crate::config::{Config, DEFAULT_LISTEN, DeviceKind};
     use auth::exchange::ControllerKeys;
@@ -193,10 +204,11 @@ pub(super) mod tests {
     /// A proof that has not begun.
     pub(in crate::proof) fn proof() -> Proof {
         let config = Config::simple(DeviceKind::Null { size: Bytes::gib(1) }, DEFAULT_LISTEN);
-        let ring = KeyRing::read(&config).expect("there are no files");
+        let ring = KeyRing::read(Instant::ZERO, &config).expect("there are no files");
         let key = DhKey::new(None, Secret::new(vec![1; 32])).expect("32 bytes");
+        let uses = vec![Counted::new(Instant::ZERO, key.clone()).uses];
         let of = ControllerKeys { host: vec![key], controller: None };
-        let keys = Keys { of, is_decoy: false, concatenation: Concatenation::Refused };
+        let keys = Keys { of, uses, concatenation: Concatenation::Refused };
         let names = Names { host: "host".to_owned(), controller: "subsystem".to_owned() };
         Proof::new(&ring, keys, names).expect("random bytes")
     }

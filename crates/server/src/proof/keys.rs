@@ -4,31 +4,39 @@
 //!
 //! Holds: a file that cannot be read, or has no key, is a problem with the field that names it (`every_problem_of_a_key_file_has_its_field`).
 
-use crate::config::{Authentication, Config, Demand, DiscoveryAccess, HostConfig, Problem, TLS_FIELD, Tls};
+use super::uses::{Counted, KeyUse, Uses};
+use crate::config::{
+    Authentication, Config, DH_FIELDS, Demand, DiscoveryAccess, HostConfig, Problem, TLS_FIELD, Tls,
+};
 use auth::exchange::{ControllerKeys, Offer};
 use auth::psk::Kind;
 use auth::{Concatenation, DhKey, Generated, Hash, KeyError, Secret, TlsKey, hello};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
+use units::Instant;
 
 /// The keys of one host.
 #[derive(Clone, Debug, Default)]
 struct HostKeys {
     /// The key for DH-HMAC-CHAP, and the one that takes its place.
-    own: Vec<DhKey>,
+    own: Vec<Counted<DhKey>>,
     /// The key by which controllers prove themselves to the host.
     controller: Option<DhKey>,
     /// Those for TLS.
-    tls: Vec<TlsKey>,
+    tls: Vec<Counted<TlsKey>>,
 }
+
+/// The hash and the length of a key.
+type Shape = (Option<Hash>, usize);
 
 /// The keys by which a host is going to be checked.
 #[derive(Debug)]
 pub(crate) struct Keys {
     pub(crate) of: ControllerKeys,
-    /// Whether the host has no key, so that no response proves it.
-    pub(crate) is_decoy: bool,
+    /// The counts of the keys of the host. Empty if it has no key, so that no response proves it.
+    pub(crate) uses: Vec<Arc<Uses>>,
     /// Whether the host may make a key for TLS.
     pub(crate) concatenation: Concatenation,
 }
@@ -62,17 +70,19 @@ pub(crate) struct KeyRing {
     discovery: (DiscoveryAccess, Demand),
     /// The source of the keys by which unknown hosts are checked, known to no one.
     decoy: Secret,
+    /// The shapes of the keys of each host for DH-HMAC-CHAP, and for TLS: a decoy has those of one of them, so that its answer takes as long.
+    shapes: [Vec<Vec<Shape>>; 2],
 }
 
 impl KeyRing {
-    /// Reads the keys that `config` names.
+    /// Reads the keys that `config` names, at `now`.
     ///
     /// # Errors
     /// Every problem, with fields but without lines.
-    pub(crate) fn read(config: &Config) -> Result<KeyRing, Vec<Problem>> {
+    pub(crate) fn read(now: Instant, config: &Config) -> Result<KeyRing, Vec<Problem>> {
         let (mut hosts, mut problems) = (HashMap::new(), Vec::new());
         for (index, host) in config.hosts.iter().enumerate() {
-            match read_host(host) {
+            match read_host(now, host) {
                 Ok(keys) => {
                     hosts.insert(host.nqn.clone(), keys);
                 }
@@ -94,7 +104,32 @@ impl KeyRing {
         let offer = Offer { hashes: security.dhchap_hash.clone(), groups: security.dhchap_group.clone() };
         let discovery = (security.discovery, security.demand_of_discovery());
         let (concatenates, decoy) = (security.concat, Secret::new(bytes));
-        Ok(KeyRing { hosts, offer, concatenates, discovery, decoy })
+        let shapes = shapes_of(&hosts);
+        Ok(KeyRing { hosts, offer, concatenates, discovery, decoy, shapes })
+    }
+
+    /// The same ring, with the counts of the keys that `former` had, too.
+    pub(crate) fn after(mut self, former: &KeyRing) -> KeyRing {
+        for (host, keys) in &mut self.hosts {
+            let Some(old) = former.hosts.get(host) else { continue };
+            keys.own.iter_mut().for_each(|key| key.continue_from(&old.own));
+            keys.tls.iter_mut().for_each(|key| key.continue_from(&old.tls));
+        }
+        self
+    }
+
+    /// The uses of the keys of a host, in the order of its fields; `None` if it has no `[[host]]`.
+    pub(crate) fn uses(&self, now: Instant, host: &str) -> Option<Vec<KeyUse>> {
+        let HostKeys { own, tls, .. } = self.hosts.get(host)?;
+        let own = DH_FIELDS.into_iter().zip(own);
+        let own = own.map(|(field, key)| key.uses.seen(now, field, key.key.secret.fingerprint()));
+        let tls = tls.iter().map(|key| key.uses.seen(now, TLS_FIELD, key.key.secret.fingerprint()));
+        Some(own.chain(tls).collect())
+    }
+
+    /// The counts of a key of `tls_key` of a host.
+    pub(crate) fn tls_uses(&self, host: &str, index: usize) -> Option<Arc<Uses>> {
+        Some(Arc::clone(&self.hosts.get(host)?.tls.get(index)?.uses))
     }
 
     /// The hashes and groups that exchanges may use.
@@ -160,14 +195,17 @@ impl KeyRing {
 
     /// Whether a key for TLS may be used that `host` has made with this key of its own.
     pub(crate) fn is_origin(&self, host: &str, key: &DhKey) -> bool {
-        self.concatenates && self.hosts.get(host).is_some_and(|keys| keys.own.contains(key))
+        self.concatenates
+            && self.hosts.get(host).is_some_and(|keys| keys.own.iter().any(|own| own.key == *key))
     }
 
     /// The keys of a host for DH-HMAC-CHAP, if it has any.
     pub(crate) fn keys_of(&self, host: &str, concatenation: Concatenation) -> Option<Keys> {
         let HostKeys { own, controller, .. } = self.hosts.get(host)?;
-        let of = ControllerKeys { host: own.clone(), controller: controller.clone() };
-        (!own.is_empty()).then_some(Keys { of, is_decoy: false, concatenation })
+        let host = own.iter().map(|own| own.key.clone()).collect();
+        let of = ControllerKeys { host, controller: controller.clone() };
+        let uses = own.iter().map(|own| Arc::clone(&own.uses)).collect();
+        (!own.is_empty()).then_some(Keys { of, uses, concatenation })
     }
 
     /// The keys of a host for TLS, with those that it has made. `is_allowed`: whether it may connect with TLS at all. A host without any has
@@ -176,21 +214,40 @@ impl KeyRing {
         let generated = if is_allowed { generated } else { Vec::new() };
         let known = self.hosts.get(host).map(|keys| &keys.tls[..]).filter(|_| is_allowed).unwrap_or_default();
         if !known.is_empty() {
-            return hello::Keys { configured: known.to_vec(), are_known: true, generated };
+            let configured = known.iter().map(|key| key.key.clone()).collect();
+            return hello::Keys { configured, are_known: true, generated };
         }
-        let secret = Hash::Sha256.hmac(self.decoy.expose(), &[b"tls", host.as_bytes()]);
-        let key = TlsKey::new(Some(Hash::Sha256), Secret::new(secret.to_vec()));
-        let configured = vec![key.expect("the length is the one of the hash")];
+        let secrets = self.decoy_secrets(TLS, host).into_iter();
+        let configured = secrets.map(|(hash, secret)| TlsKey::new(hash, secret).expect(FITS)).collect();
         hello::Keys { configured, are_known: false, generated }
     }
 
-    /// A key for a host that has none: the same one each time, so that the host is answered like any other, and known to nobody.
+    /// Keys for a host that has none: the same ones each time, so that the host is answered like any other, and known to nobody.
     fn decoy(&self, host: &str) -> Keys {
-        let secret = Hash::Sha256.hmac(self.decoy.expose(), &[host.as_bytes()]);
-        let key = DhKey::new(Some(Hash::Sha256), Secret::new(secret.to_vec()));
-        let host = vec![key.expect("the length is the one of the hash")];
+        let secrets = self.decoy_secrets(DH, host).into_iter();
+        let host = secrets.map(|(hash, secret)| DhKey::new(hash, secret).expect(FITS)).collect();
         let of = ControllerKeys { host, controller: None };
-        Keys { of, is_decoy: true, concatenation: Concatenation::Refused }
+        Keys { of, uses: Vec::new(), concatenation: Concatenation::Refused }
+    }
+
+    /// Secrets with the shapes of the keys of some host, which are the same ones for this name each time.
+    fn decoy_secrets(&self, kind: usize, host: &str) -> Vec<(Option<Hash>, Secret)> {
+        let draw = |number: u8| {
+            Hash::Sha512.hmac(self.decoy.expose(), &[&[kind as u8, number], host.as_bytes()]).to_vec()
+        };
+        let shapes = &self.shapes[kind];
+        let default = vec![(Some(Hash::Sha256), Hash::Sha256.length())];
+        let number = draw(0).iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let chosen = match shapes.len() {
+            0 => &default,
+            count => &shapes[(number % count as u64) as usize],
+        };
+        let secret = |(number, &(hash, length)): (u8, &Shape)| {
+            let mut bytes = draw(number);
+            bytes.truncate(length);
+            (hash, Secret::new(bytes))
+        };
+        (1..).zip(chosen).map(secret).collect()
     }
 
     /// The fingerprints of the keys of a host, for the list of changes.
@@ -206,26 +263,50 @@ impl fmt::Debug for KeyRing {
     }
 }
 
+/// The kinds of keys, as indices of `shapes`.
+const DH: usize = 0;
+const TLS: usize = 1;
+/// Why a decoy is a valid key.
+const FITS: &str = "its shape is the one of a key";
+
+/// The shapes of the keys of all hosts, by kind. In the order of the names, so that a name has the same decoy in each process with the same secret.
+fn shapes_of(hosts: &HashMap<String, HostKeys>) -> [Vec<Vec<Shape>>; 2] {
+    let mut names: Vec<&String> = hosts.keys().collect();
+    names.sort_unstable();
+    let all = |shapes: &dyn Fn(&HostKeys) -> Vec<Shape>| {
+        let of = names.iter().map(|name| shapes(&hosts[*name]));
+        of.filter(|shapes| !shapes.is_empty()).collect()
+    };
+    let dh = |keys: &HostKeys| keys.own.iter().map(|own| shape(own.key.hash, &own.key.secret)).collect();
+    let tls = |keys: &HostKeys| keys.tls.iter().map(|tls| shape(tls.key.hash, &tls.key.secret)).collect();
+    [all(&dh), all(&tls)]
+}
+
+fn shape(hash: Option<Hash>, secret: &Secret) -> Shape {
+    (hash, secret.expose().len())
+}
+
 /// A problem of a key: the field, the problem and the advice.
 type Found = (&'static str, String, String);
 
 impl HostKeys {
     fn secrets(&self) -> impl Iterator<Item = &Secret> {
-        let dh = self.own.iter().chain(&self.controller).map(|key| &key.secret);
-        dh.chain(self.tls.iter().map(|key| &key.secret))
+        let own = self.own.iter().map(|own| &own.key.secret);
+        let dh = own.chain(self.controller.iter().map(|key| &key.secret));
+        dh.chain(self.tls.iter().map(|tls| &tls.key.secret))
     }
 }
 
-fn read_host(host: &HostConfig) -> Result<HostKeys, Vec<Found>> {
+fn read_host(now: Instant, host: &HostConfig) -> Result<HostKeys, Vec<Found>> {
     let (mut keys, mut problems) = (HostKeys::default(), Vec::new());
     for (name, file) in host.keys() {
         let read = match name {
-            TLS_FIELD => {
-                read_key(file, TlsKey::parse).map(|key| HostKeys { tls: vec![key], ..HostKeys::default() })
-            }
+            TLS_FIELD => read_key(file, TlsKey::parse)
+                .map(|key| HostKeys { tls: vec![Counted::new(now, key)], ..HostKeys::default() }),
             "dhchap_ctrl_key" => read_key(file, DhKey::parse)
                 .map(|key| HostKeys { controller: Some(key), ..HostKeys::default() }),
-            _ => read_key(file, DhKey::parse).map(|key| HostKeys { own: vec![key], ..HostKeys::default() }),
+            _ => read_key(file, DhKey::parse)
+                .map(|key| HostKeys { own: vec![Counted::new(now, key)], ..HostKeys::default() }),
         };
         match read {
             Ok(one) => {
@@ -261,7 +342,7 @@ mod tests {
     use crate::config::{DEFAULT_LISTEN, DeviceKind};
     use std::fs;
     use std::path::PathBuf;
-    use units::Bytes;
+    use units::{Bytes, Nanos};
 
     const HOST: &str = "nqn.2025-01.io.example:host";
 
@@ -285,7 +366,7 @@ mod tests {
         let key = |seed| DhKey::new(None, Secret::new(vec![seed; 32])).expect("32 bytes").to_text();
         let good = file("good", &key(1));
         let problems = |keys| {
-            let problems = KeyRing::read(&with(keys)).err().unwrap_or_default();
+            let problems = KeyRing::read(Instant::ZERO, &with(keys)).err().unwrap_or_default();
             problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         };
         assert_eq!(problems([good.clone(), None, None]), "");
@@ -311,14 +392,20 @@ mod tests {
     fn ring() -> KeyRing {
         let dh = DhKey::new(None, Secret::new(vec![1; 32])).expect("32 bytes");
         let tls = TlsKey::new(None, Secret::new(vec![2; 32])).expect("32 bytes");
+        let (dh, tls) = (Counted::new(Instant::ZERO, dh), Counted::new(Instant::ZERO, tls));
         let both = HostKeys { own: vec![dh.clone()], controller: None, tls: vec![tls.clone()] };
         let hosts = [
             ("dh", HostKeys { own: vec![dh], ..HostKeys::default() }),
             ("tls", HostKeys { tls: vec![tls], ..HostKeys::default() }),
             ("both", both),
         ];
+        ring_of(hosts.into_iter().map(|(name, keys)| (name.to_owned(), keys)).collect())
+    }
+
+    fn ring_of(hosts: HashMap<String, HostKeys>) -> KeyRing {
         KeyRing {
-            hosts: hosts.into_iter().map(|(name, keys)| (name.to_owned(), keys)).collect(),
+            shapes: shapes_of(&hosts),
+            hosts,
             offer: Offer { hashes: Vec::new(), groups: Vec::new() },
             concatenates: false,
             discovery: (DiscoveryAccess::Open, Demand::default()),
@@ -332,7 +419,7 @@ mod tests {
     fn name_of(due: &Due) -> &'static str {
         match due {
             Due::Nothing => "name",
-            Due::Proof(keys) if keys.is_decoy => "decoy",
+            Due::Proof(keys) if keys.uses.is_empty() => "decoy",
             Due::Proof(_) => "proof",
             Due::Tls => "tls",
         }
@@ -386,6 +473,64 @@ mod tests {
         assert_ne!(key("a"), key("b"));
         let known = |host, is_allowed| ring.tls_keys(host, is_allowed, Vec::new()).are_known;
         assert_eq!([known("tls", true), known("tls", false), known("dh", true)], [true, false, false]);
+    }
+
+    /// A host with keys of these hashes, for both purposes.
+    fn host_of(hashes: &[Option<Hash>]) -> HostKeys {
+        let secret = |hash: Option<Hash>| Secret::new(vec![7; hash.map_or(32, Hash::length)]);
+        let own = hashes.iter().map(|&hash| DhKey::new(hash, secret(hash)).expect("as long as its hash"));
+        let tls = hashes.iter().map(|&hash| TlsKey::new(hash, secret(hash)).expect("as long as its hash"));
+        let (own, tls) = (
+            own.map(|key| Counted::new(Instant::ZERO, key)),
+            tls.map(|key| Counted::new(Instant::ZERO, key)),
+        );
+        HostKeys { own: own.collect(), controller: None, tls: tls.collect() }
+    }
+
+    #[test]
+    fn a_decoy_has_the_shape_of_the_keys_of_a_host() {
+        let (one, two): (&[Option<Hash>], &[Option<Hash>]) =
+            (&[Some(Hash::Sha384)], &[None, Some(Hash::Sha256)]);
+        let hosts = [("one", one), ("two", two)];
+        let ring =
+            ring_of(hosts.iter().map(|(name, hashes)| ((*name).to_owned(), host_of(hashes))).collect());
+        let mut seen = [0; 2];
+        for number in 0..64 {
+            let name = format!("stranger-{number}");
+            let dh: Vec<_> = ring.decoy(&name).of.host.iter().map(|key| key.hash).collect();
+            let tls: Vec<_> =
+                ring.tls_keys(&name, true, Vec::new()).configured.iter().map(|key| key.hash).collect();
+            for shape in [dh, tls] {
+                let which = [one, two].into_iter().position(|keys| *keys == shape[..]);
+                seen[which.expect("the shape of one of them")] += 1;
+            }
+        }
+        assert!(seen.iter().all(|&count| count > 32), "{seen:?}");
+        let keyless = ring_of(HashMap::new()).decoy("stranger").of.host;
+        assert_eq!(keyless.iter().map(|key| key.hash).collect::<Vec<_>>(), [Some(Hash::Sha256)]);
+    }
+
+    #[test]
+    fn counts_go_on_with_their_key_and_begin_anew_with_another() {
+        let at = |seconds| Instant::ZERO + Nanos::secs(seconds);
+        let of = |hosts: &[Option<Hash>]| ring_of(HashMap::from([(HOST.to_owned(), host_of(hosts))]));
+        let first = of(&[Some(Hash::Sha256)]);
+        first.keys_of(HOST, Concatenation::Refused).expect("it has one").uses[0].note(at(5));
+        first.tls_uses(HOST, 0).expect("it has one").note(at(6));
+        // The same key comes second, as after a rotation that was taken back.
+        let second = of(&[Some(Hash::Sha384), Some(Hash::Sha256)]).after(&first);
+        second.keys_of(HOST, Concatenation::Refused).expect("it has two").uses[1].note(at(8));
+        let uses = second.uses(at(10), HOST).expect("it has keys");
+        let shown =
+            |key: &KeyUse| (key.field, key.known.as_secs(), key.proofs, key.last.map(|last| last.as_secs()));
+        let expected = [
+            ("dhchap_key", 10, 0, None),
+            ("dhchap_key_next", 10, 2, Some(2)),
+            ("tls_key", 10, 0, None),
+            ("tls_key", 10, 1, Some(4)),
+        ];
+        assert_eq!(uses.iter().map(shown).collect::<Vec<_>>(), expected);
+        assert_eq!(second.uses(at(10), "other"), None);
     }
 
     #[test]

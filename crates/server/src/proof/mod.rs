@@ -23,6 +23,7 @@ mod generated;
 mod keys;
 mod refusals;
 mod throttle;
+mod uses;
 
 pub(crate) use computing::{Computing, ComputingThread, Task};
 pub(crate) use exchange::{Computed, Job, Message, Names, Proof};
@@ -31,6 +32,8 @@ pub(crate) use keys::{Due, KeyRing, Keys, Queue};
 pub(crate) use refusals::Refusals;
 pub use refusals::{Refusal, RefusalCounts};
 pub(crate) use throttle::Throttle;
+pub use uses::KeyUse;
+pub(crate) use uses::Uses;
 
 use std::sync::Arc;
 

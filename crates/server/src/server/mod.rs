@@ -42,6 +42,7 @@ use crate::state::StateThread;
 use crate::stats::beat::Beat;
 use crate::stats::{AcceptorBoard, Stats, TenantDetail};
 use provisioning::{Provisioning, in_order, start_others};
+use reactor::Clock;
 use reload::Unfinished;
 use sched::Scheduler;
 use std::net::SocketAddr;
@@ -110,7 +111,7 @@ impl Server {
             config.state_dir.as_deref().map(StateThread::start).transpose().map_err(StartError::State)?;
         let survey = Survey::start().map_err(StartError::Thread)?;
         // `commit` brings the keys, before an address is listened on.
-        let keys = KeyRing::read(&nothing)
+        let keys = KeyRing::read(Clock.now(), &nothing)
             .map_err(|problems| StartError::Config(ConfigError::Wrong { file: None, problems }))?;
         let (computing, thread) = Computing::start().map_err(StartError::Thread)?;
         let proofs = Proofs { keys: Arc::new(keys), computing, refusals: Refusals::default() };

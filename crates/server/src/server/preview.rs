@@ -12,6 +12,7 @@ use super::topology::Topology;
 use super::{ReloadError, ServerHandle};
 use crate::config::{Config, ConfigError, DeviceKind, NamespaceConfig, transition};
 use crate::proof::KeyRing;
+use reactor::Clock;
 use units::Bytes;
 
 /// The size of a device that its configuration does not have, for people.
@@ -25,7 +26,7 @@ impl ServerHandle {
     pub fn preview(&self, config: &Config) -> Result<Vec<Change>, ReloadError> {
         self.admissible(config)?;
         let refused = |problems| ReloadError::Config(ConfigError::Wrong { file: None, problems });
-        let keys = KeyRing::read(config).map_err(refused)?;
+        let keys = KeyRing::read(Clock.now(), config).map_err(refused)?;
         let planned = Planned { topology: &self.topology, config, keys };
         let present = Measured::of(&self.topology, &self.config);
         Ok(changes((&self.config, &present), (config, &planned)))

@@ -132,9 +132,9 @@ impl Provisioning {
         if !opened.is_empty() || !changed_devices.is_empty() {
             check_space(new)?;
         }
-        let keys = KeyRing::read(new)
+        let keys = KeyRing::read(Clock.now(), new)
             .map_err(|problems| StartError::Config(ConfigError::Wrong { file: None, problems }))?;
-        let keys = Arc::new(keys);
+        let keys = Arc::new(keys.after(&topology.proofs.keys));
         if new.hosts.iter().any(|host| !host.tls_key.is_empty()) {
             // Here, so that the acceptor does not stand still for it at the first host.
             tls::prepare().map_err(StartError::Tls)?;

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::connections::message::ToConnections;
 use crate::mailbox::Mailbox;
 use crate::pipeline::message::{ToAcceptor, ToPipeline};
-use crate::proof::Refusals;
+use crate::proof::{KeyRing, KeyUse, Refusals};
 use crate::stats::beat::Pulse;
 use crate::stats::board::Board;
 use crate::stats::{AcceptorBoard, Stats, ThreadBoard};
@@ -29,6 +29,7 @@ struct Running {
     ssds: Vec<RunningSsd>,
     others: Vec<RunningOther>,
     refusals: Refusals,
+    keys: Arc<KeyRing>,
     named: Arc<HashSet<String>>,
     is_stopped: bool,
 }
@@ -70,6 +71,7 @@ impl Remote {
             ssds: Vec::new(),
             others,
             refusals,
+            keys: Arc::clone(&topology.proofs.keys),
             named: Arc::default(),
             is_stopped: false,
         })))
@@ -87,6 +89,7 @@ impl Remote {
         let ssds = ssds.into_iter().map(running).collect();
         let mut running = self.lock();
         running.ssds = ssds;
+        running.keys = Arc::clone(&topology.proofs.keys);
         running.named = Arc::new(config.named_hosts());
     }
 
@@ -104,6 +107,12 @@ impl Remote {
         let live = boards.iter().filter(|board| !board.pulse().has_ended());
         let ssds = live.map(|board| board.stats(Clock.now())).collect();
         Stats { ssds, threads, acceptor, refusals, named }
+    }
+
+    /// The uses of the keys of a host, in the order of its fields; `None` if it has no `[[host]]`.
+    pub fn key_uses(&self, host: &str) -> Option<Vec<KeyUse>> {
+        let keys = Arc::clone(&self.lock().keys);
+        keys.uses(Clock.now(), host)
     }
 
     /// Stops the target at once: commands may stay unanswered.
