@@ -18,6 +18,9 @@ pub(crate) fn description() -> Value {
     put("/metrics", json!({ "get": { "responses": { "200": text } } }));
     let asked = [parameter("device", "query"), parameter("host", "query")];
     put("/v1/stats", json!({ "parameters": asked, "get": reading() }));
+    let slow = shown("the slowest IOs of the last minute; times in seconds");
+    let slow = json!({ "parameters": asked, "get": { "responses": { "200": slow, "default": refused() } } });
+    put("/v1/slow", slow);
     let events =
         json!({ "description": "the last second, once a second", "content": { "text/event-stream": {} } });
     put("/v1/events", json!({ "get": { "responses": { "200": events, "default": refused() } } }));

@@ -4,7 +4,7 @@ use crate::board::Board;
 use crate::edit::Edit;
 use crate::refusal::Refusal;
 use serde_json::{Value, json};
-use server::{Change, KeyUse, Stats};
+use server::{Change, KeyUse, SlowIos, Stats};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -12,6 +12,9 @@ use tokio::sync::oneshot;
 pub trait Source: Send + Sync + 'static {
     /// Statistics of all SSDs and threads.
     fn stats(&self) -> Stats;
+
+    /// The slowest IOs of each SSD in the last minute.
+    fn slow_ios(&self) -> SlowIos;
 
     /// The uses of the keys of a host; `None` if it has no `[[host]]`.
     fn key_uses(&self, host: &str) -> Option<Vec<KeyUse>>;

@@ -4,6 +4,7 @@
 //!   GET  /healthz /readyz      200 or 503
 //!   GET  /metrics              text for Prometheus
 //!   GET  /v1/stats             JSON; ?device=NAME&host=NQN: only these tenants
+//!   GET  /v1/slow              JSON: the slowest IOs of the last minute; the same query
 //!   GET  /v1/events            JSON of the last second, once a second
 //!   GET  / /dashboard/FILE     the dashboard
 //! ```
@@ -11,9 +12,11 @@
 use crate::board::Board;
 use crate::dashboard;
 use crate::events::Events;
+use crate::filter::Filter;
 use crate::health;
 use crate::order::Source;
 use crate::refusal::Refusal;
+use crate::slow;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -53,6 +56,7 @@ impl Sight {
             ["readyz"] => Ok(told(health::ready(&source.stats(), board))),
             ["metrics"] => Ok(self.metrics(&source.stats())),
             ["v1", "stats"] => stats(&source.stats(), query),
+            ["v1", "slow"] => slow::answer(&source.slow_ios(), query),
             ["v1", "events"] => {
                 self.events.stream().ok_or_else(|| Refusal::new(503, "32 streams of events are open already"))
             }
@@ -74,32 +78,9 @@ impl Sight {
 
 /// Statistics, of the tenants that the query names, or of all.
 fn stats(stats: &Stats, query: Option<&str>) -> Result<Response, Refusal> {
-    let (mut device, mut host) = (None, None);
-    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-        match &*name {
-            "device" => device = Some(value),
-            "host" => host = Some(value),
-            other => {
-                return Err(Refusal::new(
-                    400,
-                    format!("{other:?} is no field of this query; device and host are"),
-                ));
-            }
-        }
-    }
-    if let Some(device) = &device
-        && !stats.ssds.iter().any(|ssd| ssd.device == **device)
-    {
-        let names: Vec<&str> = stats.ssds.iter().map(|ssd| &*ssd.device).collect();
-        return Err(Refusal::new(
-            404,
-            format!("there is no device {device:?}; there are {}", names.join(", ")),
-        ));
-    }
-    let wanted = |of: &str, name: &str| {
-        device.as_ref().is_none_or(|device| **device == *of)
-            && host.as_ref().is_none_or(|host| **host == *name)
-    };
+    let names: Vec<&str> = stats.ssds.iter().map(|ssd| &*ssd.device).collect();
+    let filter = Filter::of(query, &names)?;
+    let wanted = |device: &str, host: &str| filter.wants(device, host);
     Ok(response(StatusCode::OK, "application/json", metrics::json(stats, wanted).to_string()))
 }
 
@@ -108,7 +89,8 @@ fn told((is_well, body): (bool, serde_json::Value)) -> Response {
     response(status, "application/json", body.to_string())
 }
 
-fn response(status: StatusCode, kind: &'static str, body: String) -> Response {
+/// An answer with this body.
+pub(crate) fn response(status: StatusCode, kind: &'static str, body: String) -> Response {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -35,6 +35,7 @@ mod state_dir;
 mod statistics;
 mod targets;
 mod top;
+mod trace;
 mod volume;
 
 use clap::{Parser, Subcommand};
@@ -78,6 +79,8 @@ enum Command {
     Ctl(ctl::Args),
     /// Show what the SSDs and tenants of a running target do
     Top(top::Args),
+    /// Show the slowest IOs of a running target, and what each of them waited for
+    Trace(trace::Args),
     /// Make, show and check the keys with which hosts and controllers authenticate
     Key(key::Args),
     /// Print a completion script for a shell
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Command::Config(args) => config::run(args),
         Command::Ctl(args) => ctl::run(args),
         Command::Top(args) => top::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Key(args) => key::run(args),
         Command::Completions(args) => completions::run(args),
     };

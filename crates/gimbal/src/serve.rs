@@ -24,7 +24,7 @@ use server::config::{
     AdminSocket, BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig,
     Lines, LogConfig, LogFormat, Speed,
 };
-use server::{EscapedLines, KeyUse, Remote, Server, Shutdown, Stats};
+use server::{EscapedLines, KeyUse, Remote, Server, Shutdown, SlowIos, Stats};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -259,6 +259,10 @@ struct Reached {
 impl Source for Reached {
     fn stats(&self) -> Stats {
         self.remote.stats()
+    }
+
+    fn slow_ios(&self) -> SlowIos {
+        self.remote.slow_ios()
     }
 
     fn key_uses(&self, host: &str) -> Option<Vec<KeyUse>> {

@@ -151,3 +151,38 @@ fn top_prints_a_second_and_says_what_is_wrong() {
     assert_eq!(status.code(), Some(3), "{text}");
     assert!(text.contains("no target answers"), "{text}");
 }
+
+#[test]
+fn trace_shows_the_slowest_ios_and_the_parts_of_their_time() {
+    let bed = Bed::new("trace");
+    let trace = |words: &[&str]| {
+        let mut command = gimbal();
+        command.arg("trace").arg("--socket").arg(&bed.socket).args(words);
+        let Output { status, stdout, stderr } = command.output().expect("it was built");
+        (status.code(), String::from_utf8([stdout, stderr].concat()).expect("text"))
+    };
+    assert_eq!(trace(&[]), (Some(0), "no IO has ended in the last minute\n".to_owned()));
+    HOSTS.into_iter().for_each(|host| bed.bench(host));
+    let (code, text) = trace(&["--json", "--count", "1000"]);
+    assert_eq!(code, Some(0), "{text}");
+    let ios: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(ios.len(), 100);
+    let time = |io: &Value, field: &str| io[field].as_f64().expect("a number");
+    assert!(ios.is_sorted_by(|a, b| time(a, "total") >= time(b, "total")));
+    for io in &ios {
+        let parts = ["memory", "queued", "on_device"].map(|part| time(io, part));
+        assert!((parts.iter().sum::<f64>() - time(io, "total")).abs() < 2e-9, "{io}");
+        let reasons = ["share", "limit", "device"].map(|reason| time(&io["queued_for"], reason));
+        assert!(reasons.iter().sum::<f64>() <= time(io, "queued") + 2e-9, "{io}");
+        assert!(
+            HOSTS.iter().any(|host| io["host"] == **host) && io["bytes"] == 4096 && io["nsid"] == 1,
+            "{io}"
+        );
+    }
+    let (_, text) = trace(&["--json", "--host", HOSTS[1], "--device", "a"]);
+    assert!(text.lines().count() == 20 && text.lines().all(|line| line.contains(HOSTS[1])), "{text}");
+    let (_, text) = trace(&["--count", "3"]);
+    assert!(text.contains("SSD full") && text.matches(" ago").count() == 3, "{text}");
+    let (code, text) = trace(&["--device", "none"]);
+    assert!(code == Some(1) && text.contains("there is no device \"none\"; there are a"), "{text}");
+}

@@ -90,6 +90,14 @@ pub struct TenantView {
     pub objective: Option<ObjectiveView>,
 }
 
+impl TenantView {
+    /// Whether it has as many IOs outstanding as its credit allows: a host that keeps to credits sends no more.
+    pub fn has_used_up_its_credit(&self) -> bool {
+        let Credit(credit) = self.credit;
+        credit > 0 && self.queued + self.in_flight >= credit as usize
+    }
+}
+
 /// The reason why a tenant's next IO waits in the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {

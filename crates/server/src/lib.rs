@@ -65,6 +65,6 @@ pub use server::{
 };
 pub use state::{StateError, prepare_state_directory};
 pub use stats::{
-    AcceptorStats, AuxiliaryStats, Counters, ExtraReadStats, SsdStats, Stats, TenantDetail, TenantStats,
-    ThreadStats, Transferred, TurnStats, Waits,
+    AcceptorStats, AuxiliaryStats, Counters, ExtraReadStats, SLOW_MAX, SlowIo, SlowIos, SsdStats, Stats,
+    TenantDetail, TenantStats, ThreadStats, Transferred, TurnStats, Waits,
 };

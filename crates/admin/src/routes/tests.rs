@@ -4,7 +4,7 @@ use super::*;
 use crate::document::Document;
 use crate::events::Events;
 use proptest::prelude::*;
-use server::{AcceptorStats, Stats};
+use server::{AcceptorStats, SlowIos, Stats};
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -25,6 +25,10 @@ impl Source for Owner {
         let acceptor = AcceptorStats { turn: self.turn, connections: 4, handshakes: 0, accepted: 9 };
         let (refusals, named) = Default::default();
         Stats { ssds: Vec::new(), threads: Vec::new(), acceptor, refusals, named }
+    }
+
+    fn slow_ios(&self) -> SlowIos {
+        SlowIos { at: units::Instant(5), ssds: vec![("ssd0".to_owned(), Vec::new())] }
     }
 
     fn key_uses(&self, host: &str) -> Option<Vec<KeyUse>> {

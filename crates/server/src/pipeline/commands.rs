@@ -33,7 +33,7 @@ use crate::log_throttle::LogThrottle;
 use crate::payload::{Payload, footprint};
 use crate::replies::{self, Deferred, ReplyRate, Wait};
 use crate::slab::Key;
-use crate::switch::{IoSlot, Spent, State, Switch, Work};
+use crate::switch::{IoSlot, Spent, Switch, Work};
 use crate::transport::Connection;
 use nvme::buffer::Buffer;
 use nvme::spec::opcode::admin;
@@ -255,6 +255,7 @@ impl Commands {
                 permit,
                 if_withdrawn,
                 first,
+                waited_for_memory: 0,
                 sequence,
                 lane,
                 is_orphan: false,
@@ -278,7 +279,7 @@ impl Commands {
             let is_next = !session.has_waiting();
             let permit = is_next.then(|| session.permit_read(footprint(length))).flatten();
             if permit.is_none() {
-                slot.state = State::WaitingForMemory;
+                slot.begin_waiting_for_memory(now);
                 let session = self.sessions.push_waiting(key, io);
                 return self.reads.wait(key, session);
             }
@@ -296,7 +297,9 @@ impl Commands {
                 // The missing memory may be held by another connection, or another host.
                 return self.reads.wait(key, session);
             };
+            let waited = slot.total(now).get() / 1000;
             let host_io = slot.host_io_mut();
+            host_io.waited_for_memory = u32::try_from(waited).unwrap_or(u32::MAX);
             host_io.permit = Some(permit);
             let device = host_io.device;
             self.sessions.stop_waiting(key, io);

@@ -12,6 +12,7 @@ use reactor::CommandStatus;
 use std::io;
 use std::sync::Arc;
 use tracing::warn;
+use units::Nanos;
 
 /// The command of an IO, kept in its slot.
 pub(crate) struct HostIo {
@@ -26,15 +27,26 @@ pub(crate) struct HostIo {
     pub(super) if_withdrawn: Status,
     /// The first command, if the host has fused it with this one.
     pub(super) first: Option<Box<FirstHalf>>,
+    /// The time that it waited for memory, in microseconds.
+    pub(super) waited_for_memory: u32,
     /// IOs that had started before it, of all connections.
     pub(super) sequence: u64,
     /// The place of its lane among its session's.
-    pub(super) lane: usize,
+    pub(super) lane: u32,
     /// Its connection has ended, and later ones of the host wait for it (`orphans`).
     pub(super) is_orphan: bool,
 }
 
 impl IoSlot<Origin> {
+    /// The time that an IO of a session here waited for memory before it was admitted.
+    #[inline]
+    pub(super) fn waited_for_memory(&self) -> Nanos {
+        match &self.owner {
+            Origin::Local(io) => Nanos::micros(u64::from(io.waited_for_memory)),
+            _ => Nanos::ZERO,
+        }
+    }
+
     /// Of an IO of a session here: the command that it came with.
     pub(super) fn host_io(&self) -> &HostIo {
         match &self.owner {

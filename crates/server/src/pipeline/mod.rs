@@ -53,6 +53,7 @@ mod port;
 mod proofs;
 mod publishing;
 mod reads;
+mod reasons;
 mod reservations;
 mod sessions;
 mod tenants;

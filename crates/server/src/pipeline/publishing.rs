@@ -24,6 +24,8 @@ const STARVED_MAX: usize = 64;
 /// See the module.
 pub(super) struct Publishing {
     pub(super) board: Arc<Board>,
+    /// Something has happened in this turn.
+    pub(super) has_happened: bool,
     /// When to look again, if anything is left.
     next: Instant,
     /// Tenants to look at, from `cursor` on; then all are as they were published.
@@ -35,16 +37,7 @@ pub(super) struct Publishing {
 
 impl Publishing {
     pub(super) fn new(board: Arc<Board>) -> Publishing {
-        Publishing { board, next: Instant::ZERO, left: 0, cursor: 0, is_pending: true }
-    }
-
-    /// Something has happened in this turn.
-    #[inline]
-    pub(super) fn note(&mut self, tenants: &Tenants) {
-        self.left = tenants.numbers();
-        // Cleared before the answers of this turn are sent, so a reader that has an answer does not take older numbers for final ones.
-        self.board.current.set(0);
-        self.is_pending = true;
+        Publishing { board, has_happened: false, next: Instant::ZERO, left: 0, cursor: 0, is_pending: true }
     }
 
     /// When to look although nothing happens.
@@ -60,12 +53,18 @@ impl Publishing {
         hung: usize,
         turns: TurnStats,
         commands: &mut Commands,
-        tenants: &Tenants,
+        tenants: &mut Tenants,
     ) {
         let backlog = commands.switch.backlog();
         self.board.queued.set(backlog.queued as u64);
         self.board.in_flight.set(backlog.in_flight as u64);
         self.board.hung.set(hung as u64);
+        if std::mem::take(&mut self.has_happened) {
+            self.left = tenants.numbers();
+            self.is_pending = true;
+            // Before the answers of this turn are sent, so a reader that has an answer does not take older numbers for final ones.
+            self.board.current.set(0);
+        }
         let is_time = now >= self.next && self.deadline().is_some();
         if commands.sessions.take_changed() || is_time {
             self.look(now, turns, commands, tenants);
@@ -73,7 +72,7 @@ impl Publishing {
     }
 
     #[cold]
-    fn look(&mut self, now: Instant, turns: TurnStats, commands: &mut Commands, tenants: &Tenants) {
+    fn look(&mut self, now: Instant, turns: TurnStats, commands: &mut Commands, tenants: &mut Tenants) {
         let Commands { switch, sessions, wires, reads, .. } = commands;
         let policy = switch.policy();
         let state = State {
@@ -84,6 +83,7 @@ impl Publishing {
             turns,
         };
         self.board.publish(state);
+        self.board.slow.tick(now);
         let (mut connections, mut starved) = (0, Vec::new());
         for session in sessions.iter() {
             connections += u64::from(!session.wire.is_gone());

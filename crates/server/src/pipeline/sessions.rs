@@ -275,21 +275,21 @@ impl Sessions {
 
     /// Starts an IO of a session in a namespace. Returns its tenant, the place of its lane, and the number of IOs started before it.
     #[inline]
-    pub(super) fn begin_io(&mut self, key: Key, nsid: u32, io: Key) -> (TenantId, usize, u64) {
+    pub(super) fn begin_io(&mut self, key: Key, nsid: u32, io: Key) -> (TenantId, u32, u64) {
         let session = self.table.get_mut(key).expect("its command has just come");
         let (place, sequence) = (session.lanes.place_of(nsid), self.started);
         self.started += 1;
         session.ios += 1;
         self.lane_links.push(&mut session.lanes.at(place).ios, io);
-        (session.tenant, place, sequence)
+        (session.tenant, place as u32, sequence)
     }
 
     /// Ends an IO of a session. Returns the session, and whether fences wait in its lane.
     #[inline]
-    pub(super) fn end_io(&mut self, key: Key, lane: usize, io: Key) -> (&mut Session, bool) {
+    pub(super) fn end_io(&mut self, key: Key, lane: u32, io: Key) -> (&mut Session, bool) {
         let session = self.table.get_mut(key).expect("a session outlives its IOs");
         session.ios -= 1;
-        let lane = session.lanes.at(lane);
+        let lane = session.lanes.at(lane as usize);
         self.lane_links.remove(&mut lane.ios, io);
         let is_fenced = !lane.fences.is_empty();
         (session, is_fenced)

@@ -4,12 +4,15 @@
 
 use super::Origin;
 use super::message::Announcement;
+use super::reasons::{Reason, Reasons};
 use crate::account::{Accounts, ConnectionAccount, HostAccount};
 use crate::config::Limits;
+use crate::device::DeviceClock;
 use crate::memory::Memory;
+use crate::stats::SlowIo;
 use crate::stats::board::{Board, Look, Record};
 use crate::switch::{Failure, IoSlot};
-use sched::Policy;
+use sched::{Policy, TenantView};
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,6 +22,8 @@ struct Tenant {
     record: Arc<Record>,
     /// The account of all its connections on this thread.
     account: Arc<HostAccount>,
+    /// Why it waits, as of the last looks.
+    reasons: Reasons,
 }
 
 /// See the module.
@@ -43,7 +48,7 @@ impl Tenants {
             self.known.resize_with(id.index() + 1, || None);
         }
         let account = HostAccount::new(self.memory.of_host(limits));
-        let tenant = Tenant { record: board.enter(host), account };
+        let tenant = Tenant { record: board.enter(host), account, reasons: Reasons::default() };
         if let Some(former) = self.known[id.index()].replace(tenant) {
             board.retire(&former.record);
         }
@@ -81,15 +86,55 @@ impl Tenants {
         self.accounts.set_named(hosts);
     }
 
-    /// Counts an IO of the switch that has ended, for statistics.
-    pub(super) fn count(&self, now: Instant, slot: &IoSlot<Origin>, board: &Board) {
-        let Some(Some(tenant)) = self.known.get(slot.tenant().index()) else { return };
+    /// Counts an IO of the switch that has ended, for statistics. Returns whether it may be one of the slowest.
+    #[inline]
+    pub(super) fn count(&self, now: Instant, slot: &IoSlot<Origin>, board: &Board) -> bool {
+        let Some(Some(tenant)) = self.known.get(slot.tenant().index()) else { return false };
         if slot.was_served() {
-            let (kind, length) = slot.charged();
-            board.count(&tenant.record, kind, length, slot.latency(), slot.total(now));
+            let ((kind, length), total) = (slot.charged(), slot.total(now));
+            board.count(&tenant.record, kind, length, slot.latency(), total);
+            return board.slow.wants(total + slot.waited_for_memory());
         } else if slot.result().as_ref().is_err_and(Failure::is_of_device) {
             tenant.record.count_error();
         }
+        false
+    }
+
+    /// Keeps an IO that has ended and may be one of the slowest, with the reasons for its time.
+    #[cold]
+    pub(super) fn keep_slow(
+        &mut self,
+        now: Instant,
+        slot: &IoSlot<Origin>,
+        board: &Board,
+        (policy, clock): (&dyn Policy, DeviceClock),
+    ) {
+        let id = slot.tenant();
+        let Some(Some(tenant)) = self.known.get_mut(id.index()) else { return };
+        tenant.reasons.set(now, reason_of(policy.tenant_view(id).as_ref()));
+        let ((kind, length), memory, in_switch) = (slot.charged(), slot.waited_for_memory(), slot.total(now));
+        let device = clock.to_real_span(slot.latency()).min(in_switch);
+        let queued = in_switch.saturating_sub(device);
+        let arrived = Instant(now.0 - in_switch.get());
+        let mut why = tenant.reasons.between(arrived, arrived + queued);
+        why.memory = memory;
+        let place = match &slot.owner {
+            Origin::Local(io) => Some((io.command.nsid, io.command.lba.0)),
+            _ => None,
+        };
+        let (host, total) = (Arc::clone(&tenant.record.host), memory + in_switch);
+        board.slow.offer(SlowIo {
+            ended: now,
+            host,
+            kind,
+            length,
+            place,
+            total,
+            memory,
+            queued,
+            device,
+            why,
+        });
     }
 
     /// The numbers that tenants have had here.
@@ -100,7 +145,7 @@ impl Tenants {
     /// Publishes the state of `count` tenants from `first` on, and from the beginning after the last. Returns where to go on.
     /// Reads of the tenants `starved` wait for memory.
     pub(super) fn publish(
-        &self,
+        &mut self,
         at: Instant,
         policy: &dyn Policy,
         starved: &[TenantId],
@@ -108,12 +153,21 @@ impl Tenants {
     ) -> usize {
         let numbers = self.known.len().max(1);
         for index in (0..count).map(|step| (first + step) % numbers) {
-            if let Some(Some(tenant)) = self.known.get(index) {
+            if let Some(Some(tenant)) = self.known.get_mut(index) {
                 let id = TenantId(index as u32);
                 let (view, waits_for_memory) = (policy.tenant_view(id), starved.contains(&id));
+                tenant.reasons.set(at, reason_of(view.as_ref()));
                 tenant.record.publish(Look { at, view, waits_for_memory });
             }
         }
         (first + count) % numbers
     }
+}
+
+/// Why a tenant waits that a scheduler sees so.
+fn reason_of(view: Option<&TenantView>) -> Reason {
+    view.map_or(Reason::default(), |view| Reason {
+        wait: view.waits_for,
+        is_credit_used_up: view.has_used_up_its_credit(),
+    })
 }

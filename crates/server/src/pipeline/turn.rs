@@ -70,27 +70,23 @@ impl Pipeline {
             self.reactor.wait(deadline)?;
             let mut now = Clock.now();
             self.beat.begin(now);
-            let mut has_happened = self.commands.switch.has_work(now);
             if let Some(by) = missed.on_turn(deadline, now) {
                 self.commands.wires.here.extend(by);
                 self.commands.homes.extend(by);
             }
             while let Some(event) = self.reactor.next_event() {
-                has_happened = true;
+                self.publishing.has_happened = true;
                 self.on_event(now, event);
-            }
-            if has_happened {
-                self.publishing.note(&self.tenants);
             }
             self.learning.look(now, self.commands.switch.policy());
             self.objectives.look(now, &self.name, &self.commands.switch, |tenant| self.tenants.host(tenant));
             self.watch.check(now, &self.name, &mut self.commands.switch, self.limits.hang_after);
             now = self.serve(now);
             self.check_stalls(now);
+            let (hung, turns) = (self.watch.hung(), self.turns.stats());
+            self.publishing.publish(now, hung, turns, &mut self.commands, &mut self.tenants);
             self.tell_untold(now);
             self.commands.note_shortage(now);
-            let (hung, turns) = (self.watch.hung(), self.turns.stats());
-            self.publishing.publish(now, hung, turns, &mut self.commands, &self.tenants);
             self.flush(now);
             self.check_drained();
         }
@@ -230,6 +226,7 @@ impl Pipeline {
         if !switch.has_work(now) {
             return;
         }
+        self.publishing.has_happened = true;
         switch.run(now, &mut self.reactor, reads.pool());
         let mut ended = std::mem::take(&mut self.ended);
         switch.take_ended(&mut ended);
@@ -239,7 +236,11 @@ impl Pipeline {
             if slot.was_served() {
                 self.publishing.board.late.record(slot.late());
             }
-            self.tenants.count(now, slot, &self.publishing.board);
+            let board = &self.publishing.board;
+            if self.tenants.count(now, slot, board) {
+                let scheduler = (self.commands.switch.policy(), self.commands.switch.clock());
+                self.tenants.keep_slow(now, slot, board, scheduler);
+            }
             match slot.owner {
                 Origin::Local(_) => self.commands.answer(now, io),
                 _ => self.on_other_done(now, io),

@@ -14,7 +14,7 @@ use crate::pipeline::message::{ToAcceptor, ToPipeline};
 use crate::proof::{KeyRing, KeyUse, Refusals};
 use crate::stats::beat::Pulse;
 use crate::stats::board::Board;
-use crate::stats::{AcceptorBoard, Stats, ThreadBoard};
+use crate::stats::{AcceptorBoard, SlowIos, Stats, ThreadBoard};
 use reactor::Clock;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -107,6 +107,14 @@ impl Remote {
         let live = boards.iter().filter(|board| !board.pulse().has_ended());
         let ssds = live.map(|board| board.stats(Clock.now())).collect();
         Stats { ssds, threads, acceptor, refusals, named }
+    }
+
+    /// The slowest IOs of each SSD in the last minute.
+    pub fn slow_ios(&self) -> SlowIos {
+        let boards: Vec<_> = self.lock().ssds.iter().map(|ssd| Arc::clone(&ssd.board)).collect();
+        let live = boards.iter().filter(|board| !board.pulse().has_ended());
+        let now = Clock.now();
+        SlowIos { at: now, ssds: live.map(|board| board.slow_ios(now)).collect() }
     }
 
     /// The uses of the keys of a host, in the order of its fields; `None` if it has no `[[host]]`.

@@ -13,10 +13,11 @@
 //! Holds: a tenant that gives up its number leaves its counts in the SSD's (`counts_of_tenants_that_went_stay`).
 
 use super::beat::Pulse;
+use super::slow::{SlowIo, Slowest};
 use super::{AuxiliaryStats, Counters, ExtraReadStats, SsdStats, TenantStats, Transferred, TurnStats, Waits};
 use crate::device::DeviceClock;
 use measures::{Counter, Gauge, Histogram, SharedHistogram};
-use sched::{BusyPeriod, Credit, IoKind, SsdView, TenantView, Wait};
+use sched::{BusyPeriod, IoKind, SsdView, TenantView, Wait};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use units::{Bytes, Instant, Nanos};
 
@@ -76,8 +77,7 @@ impl SharedWaits {
             Some(Wait::Device) => self.device.add(span),
             None => {}
         }
-        let Credit(credit) = view.credit;
-        if credit > 0 && view.queued + view.in_flight >= credit as usize {
+        if view.has_used_up_its_credit() {
             self.credit.add(span);
         }
     }
@@ -195,6 +195,8 @@ pub(crate) struct Board {
     pub(crate) connections: Gauge,
     /// Bytes in use.
     pub(crate) memory: Gauge,
+    /// The slowest IOs of late.
+    pub(crate) slow: Slowest,
     /// How late completions were noticed, on the device's clock.
     pub(crate) late: SharedHistogram,
     /// Time on the device of reads and of writes, on its clock.
@@ -207,7 +209,7 @@ impl Board {
     /// The board of a device.
     pub(crate) fn new(device: String, clock: DeviceClock, detail: TenantDetail, pulse: Pulse) -> Board {
         let (queued, in_flight, hung, current, connections, memory) = Default::default();
-        let (late, device_latency, state, directory) = Default::default();
+        let (late, slow, device_latency, state, directory) = Default::default();
         Board {
             device,
             clock,
@@ -219,11 +221,17 @@ impl Board {
             current,
             connections,
             memory,
+            slow,
             late,
             device_latency,
             state,
             directory,
         }
+    }
+
+    /// The device, and its slowest IOs of the last minute.
+    pub(crate) fn slow_ios(&self, now: Instant) -> (String, Vec<SlowIo>) {
+        (self.device.clone(), self.slow.list(now))
     }
 
     /// Whether its thread goes on.
@@ -311,6 +319,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::super::beat::Beat;
     use super::*;
+    use sched::Credit;
 
     fn board(detail: TenantDetail) -> Board {
         Board::new("a".to_owned(), DeviceClock::REAL, detail, Beat::new().1)

@@ -4,8 +4,10 @@
 
 pub(crate) mod beat;
 pub(crate) mod board;
+pub(crate) mod slow;
 
 pub use board::TenantDetail;
+pub use slow::{SLOW_MAX, SlowIo, SlowIos};
 
 use crate::proof::RefusalCounts;
 use measures::{Counter, Gauge, Histogram};
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use units::{Bytes, Instant, Nanos};
 
 /// All statistics. They are read while IOs go on, so two numbers may be of different moments, some microseconds apart.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Stats {
     /// In the order of the configuration.
     pub ssds: Vec<SsdStats>,
@@ -41,7 +43,7 @@ pub struct ThreadStats {
 }
 
 /// The thread that accepts connections, and has them until their hosts have said what they want.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct AcceptorStats {
     /// The time that its present turn has taken so far; see [`SsdStats::turn`].
     pub turn: Nanos,

@@ -47,7 +47,7 @@ pub(crate) struct IoSlot<T> {
     pub(crate) work: Work,
     /// As the scheduler sees it.
     pub(super) io: Io,
-    /// When it arrived at the scheduler, on the machine's clock.
+    /// When it arrived at the scheduler, on the machine's clock; before that, when it began to wait for memory.
     pub(super) arrived: Instant,
     /// Its place in the order of arrivals.
     pub(super) sequence: u64,
@@ -138,7 +138,13 @@ impl<T> IoSlot<T> {
         self.progress.late
     }
 
-    /// Time in the scheduler and on the device, on the machine's clock.
+    /// It waits for memory from now on.
+    pub(crate) fn begin_waiting_for_memory(&mut self, now: Instant) {
+        self.state = State::WaitingForMemory;
+        self.arrived = now;
+    }
+
+    /// Time in the scheduler and on the device, on the machine's clock; before the arrival at the scheduler, that for which it waits for memory.
     pub(crate) fn total(&self, now: Instant) -> Nanos {
         now.saturating_since(self.arrived)
     }
