@@ -1,5 +1,6 @@
 //! One scheduler's run over the wire: a switch in this process, real NVMe/TCP connections to it on loopback.
 
+use super::page::Page;
 use super::scenario::{TENANTS, switch_config};
 use crate::loopback::Loopback;
 use anyhow::{Context, Result, anyhow};
@@ -20,12 +21,11 @@ pub(super) fn ramp(scheduler: &Scheduler, speed: f64) -> Nanos {
     if scheduler.learns { RAMP.max(Nanos((LEARNING.0 as f64 / speed) as u64)) } else { RAMP }
 }
 
-/// Runs the scenario for `seconds` and returns the figures of each tenant.
+/// Runs the scenario for `seconds`, on `page` too, and returns the figures of each tenant.
 pub(super) fn run(
     scheduler: &Scheduler,
-    speed: f64,
-    seconds: u64,
-    seed: u64,
+    (speed, seconds, seed): (f64, u64, u64),
+    page: Option<&Page>,
     observer: &mut dyn Observer,
 ) -> Result<Results> {
     let config = Config::parse(&switch_config(scheduler, speed))
@@ -40,6 +40,9 @@ pub(super) fn run(
     let jobs: Vec<_> = TENANTS.iter().map(|tenant| tenant.job()).collect();
     let run = || -> Result<Results> {
         let switch = Loopback::start(config)?;
+        if let Some(page) = page {
+            page.show(switch.server().remote());
+        }
         let results = switch.load(&jobs, &options, observer)?;
         switch.end()?;
         Ok(results)

@@ -11,6 +11,7 @@
 
 mod figures;
 mod live;
+mod page;
 mod plots;
 mod promises;
 mod report;
@@ -22,8 +23,10 @@ use crate::output;
 use anyhow::{Result, anyhow};
 use figures::{Figures, LatencyFigures, Run, TenantFigures};
 use loadgen::Results;
+use page::Page;
 use scenario::{SCHEDULERS, TENANTS, Window};
 use sched::Scheduler;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use terminal::Bars;
@@ -47,6 +50,9 @@ pub(crate) struct Args {
     /// Write all figures as JSON (`-` is standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Serve the dashboard of the switch meanwhile, and open it in a browser if there is a desktop
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
+    watch: Option<SocketAddr>,
     /// Fail (exit code 1) if a promise is not kept
     #[arg(long)]
     check: bool,
@@ -66,13 +72,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     let expected = terminal::expected_seconds(args.seconds, args.speed);
     output::note(format_args!("{}\nThis takes about {expected:.0} s.", scenario::description()));
+    let page = args.watch.map(Page::open).transpose()?;
     let alone = scenario::standalone();
     let fair: Vec<f64> = alone.iter().map(|rate| rate * args.speed / TENANTS.len() as f64).collect();
     let watch = Watch::start();
     let mut runs = Vec::new();
     for scheduler in SCHEDULERS {
         let mut bars = Bars::new(scheduler.name, fair.clone());
-        let results = live::run(scheduler, args.speed, args.seconds, args.seed, &mut bars);
+        let results = live::run(scheduler, (args.speed, args.seconds, args.seed), page.as_ref(), &mut bars);
         bars.clear();
         let ramp = live::ramp(scheduler, args.speed);
         let window = Window {
