@@ -12,6 +12,8 @@
 //!
 //! Holds: `tests/ctl.rs`.
 
+mod ana;
+
 use crate::output;
 use admin::{Client, ClientError, Reply, Secured, default_socket};
 use anyhow::Context;
@@ -113,6 +115,11 @@ enum CtlCommand {
         #[command(subcommand)]
         action: HostAction,
     },
+    /// Print the groups of namespaces with their access states, or change the state of one
+    Ana {
+        #[command(subcommand)]
+        action: Option<AnaAction>,
+    },
     /// Say whether the target is alive and ready for hosts
     Health,
 }
@@ -121,6 +128,17 @@ enum CtlCommand {
 enum HostAction {
     /// End its connections; it may connect again, unless the subsystem does not allow it any more
     Disconnect,
+}
+
+#[derive(Subcommand)]
+enum AnaAction {
+    /// Change how hosts reach the namespaces of a group, in the target and in its file
+    Set {
+        /// The name of the group
+        group: String,
+        /// optimized, non-optimized, inaccessible or persistent-loss
+        state: String,
+    },
 }
 
 #[derive(Subcommand)]
@@ -139,6 +157,7 @@ enum Kind {
     Namespace,
     Host,
     Tenant,
+    Group,
     #[value(alias = "limit")]
     Limits,
     Log,
@@ -150,7 +169,7 @@ impl Kind {
     /// Words that name an entry.
     fn names(self) -> usize {
         match self {
-            Kind::Device | Kind::Subsystem | Kind::Host | Kind::Tenant => 1,
+            Kind::Device | Kind::Subsystem | Kind::Host | Kind::Tenant | Kind::Group => 1,
             Kind::Namespace => 2,
             Kind::Limits | Kind::Log | Kind::Security | Kind::Listen => 0,
         }
@@ -164,6 +183,7 @@ impl Kind {
             Kind::Subsystem => "subsystems",
             Kind::Host => "hosts",
             Kind::Tenant => "tenants",
+            Kind::Group => "groups",
             Kind::Limits => "limits",
             Kind::Log => "log",
             Kind::Security => "security",
@@ -236,6 +256,11 @@ impl Target {
             CtlCommand::Reload => self.act("/v1/reload"),
             CtlCommand::Host { nqn, action: HostAction::Disconnect } => {
                 self.act(&format!("/v1/hosts/{}/disconnect", encoded(&nqn)))
+            }
+            CtlCommand::Ana { action: None } => self.list_groups(),
+            CtlCommand::Ana { action: Some(AnaAction::Set { group, state }) } => {
+                let body = Value::Object(Map::from_iter([("state".to_owned(), Value::from(state))]));
+                self.write("PATCH", &Kind::Group.path(&[group]), &[], body.to_string().into_bytes())
             }
             CtlCommand::Health => self.health(),
         }

@@ -131,6 +131,37 @@ fn a_change_is_in_effect_and_in_the_file_with_its_comments() {
 }
 
 #[test]
+fn the_state_of_a_group_is_listed_and_changed_in_the_file() {
+    let place = Place::new("ana", "");
+    let groups = "group = \"left\"\n[[group]]\nname = \"left\"  # of the rack\nid = 9\n[[group]]\nname = \"right\"\nid = 3\n";
+    fs::write(&place.file, format!("{}{groups}", place.text())).expect("ours");
+    let _target = Process::start(&mut place.command());
+    let listed = |state: &str| {
+        format!("left: number 9, {state}: 1 of {NQN}\nright: number 3, optimized: no namespaces\n")
+    };
+    assert_eq!(place.ctl(&["ana"]), (Some(0), listed("optimized")));
+    let (code, said) = place.ctl(&["ana", "set", "left", "non-optimized"]);
+    assert!(code == Some(0) && said.contains("optimized, number 9 → non-optimized, number 9"), "{said}");
+    assert_eq!(place.ctl(&["ana"]), (Some(0), listed("non-optimized")));
+    assert!(
+        place.text().contains("name = \"left\"  # of the rack\nid = 9\nstate = \"non-optimized\"\n"),
+        "{}",
+        place.text()
+    );
+    let before = place.text();
+    let (code, said) = place.ctl(&["ana", "set", "left", "gone"]);
+    assert!(
+        code == Some(1) && said.contains("line 22: group[0].state: \"gone\" is not \"optimized\""),
+        "{said}"
+    );
+    let (code, said) = place.ctl(&["ana", "set", "middle", "inaccessible"]);
+    assert!(code == Some(1) && said.contains("there are left right"), "{said}");
+    let (code, said) = place.ctl(&["remove", "group", "left"]);
+    assert!(code == Some(1) && said.contains("no group is called \"left\""), "{said}");
+    assert_eq!(place.text(), before);
+}
+
+#[test]
 fn a_host_is_disconnected_and_health_is_open_to_all() {
     let place = Place::new("disconnect", "");
     fs::write(&place.file, format!("{}[metrics]\nlisten = \"127.0.0.1:0\"\n", place.text())).expect("ours");

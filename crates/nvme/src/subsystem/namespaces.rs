@@ -33,7 +33,7 @@ pub(super) struct Namespace {
 pub(super) struct Namespaces {
     /// Namespace `nsid` is at `nsid - 1`.
     table: Vec<Option<Namespace>>,
-    /// Groups that are not Optimized.
+    /// Groups whose state was set; the others are Optimized.
     states: BTreeMap<u32, AnaState>,
     ana_changes: u64,
 }
@@ -102,18 +102,33 @@ impl Namespaces {
         }
     }
 
-    /// Sets a group's state. Returns whether it changed.
+    /// Sets a group's state. Returns whether a namespace has another state now.
     pub(super) fn set_state(&mut self, group: u32, state: AnaState) -> bool {
-        if self.state_of(group) == state {
-            return false;
-        }
         self.states.insert(group, state);
-        for namespace in self.table.iter_mut().flatten().filter(|namespace| namespace.info.ana_group == group)
-        {
+        self.update_states()
+    }
+
+    /// Moves a namespace to another group. Returns whether it is in another group now; `None` if there is no such namespace.
+    pub(super) fn set_group(&mut self, nsid: u32, group: u32) -> Option<bool> {
+        let namespace = self.get_mut(nsid)?;
+        let is_other = core::mem::replace(&mut namespace.info.ana_group, group) != group;
+        if is_other && !self.update_states() {
+            // The page names the groups of namespaces.
+            self.ana_changes += 1;
+        }
+        Some(is_other)
+    }
+
+    /// Gives every namespace the state of its group. Returns whether one has another state now.
+    fn update_states(&mut self) -> bool {
+        let mut has_changed = false;
+        for namespace in self.table.iter_mut().flatten() {
+            let state = state_of(&self.states, namespace.info.ana_group);
+            has_changed |= namespace.ana != state;
             namespace.ana = state;
         }
-        self.ana_changes += 1;
-        true
+        self.ana_changes += u64::from(has_changed);
+        has_changed
     }
 
     /// Groups that have namespaces, ascending, for the log page.
@@ -131,6 +146,10 @@ impl Namespaces {
     }
 
     fn state_of(&self, group: u32) -> AnaState {
-        self.states.get(&group).copied().unwrap_or_default()
+        state_of(&self.states, group)
     }
+}
+
+fn state_of(states: &BTreeMap<u32, AnaState>, group: u32) -> AnaState {
+    states.get(&group).copied().unwrap_or_default()
 }

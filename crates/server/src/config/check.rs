@@ -34,6 +34,7 @@ pub(crate) fn problems(config: &Config) -> Vec<Problem> {
     check.devices();
     check.subsystems();
     check.ranges();
+    check.problems.extend(group::problems(config));
     check.tenants();
     check.limits();
     check.log();

@@ -76,6 +76,7 @@ impl Config {
         }
         top.put("limits", Entries::of(limits::FIELDS, &self.limits).0);
         top.put("device", self.devices.iter().map(device).collect::<Result<Vec<_>, _>>()?);
+        top.put("group", self.groups.iter().map(group).collect::<Vec<_>>());
         top.put("subsystem", self.subsystems.iter().map(subsystem).collect::<Vec<_>>());
         top.put("security", security(&self.security));
         top.put("host", self.hosts.iter().map(host).collect::<Result<Vec<_>, _>>()?);
@@ -247,6 +248,14 @@ fn fault(fault: &FaultConfig) -> Table {
     entries.0
 }
 
+fn group(group: &GroupConfig) -> Table {
+    let mut entries = Entries::default();
+    entries.put("name", group.name.clone());
+    entries.put_if("id", group.id.map(i64::from));
+    entries.put("state", group.state.word());
+    entries.0
+}
+
 fn subsystem(subsystem: &SubsystemConfig) -> Table {
     let mut entries = Entries::default();
     entries.put("nqn", subsystem.nqn.clone());
@@ -277,6 +286,7 @@ fn namespace(namespace: &NamespaceConfig) -> Table {
     entries.put_if("eui64", namespace.eui64.map(|eui64| digits(&eui64)));
     entries.put("read_only", namespace.read_only);
     entries.put("wipe_on_remove", namespace.wipe_on_remove);
+    entries.put_if("group", namespace.group.clone());
     entries.0
 }
 

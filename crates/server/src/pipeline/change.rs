@@ -10,7 +10,7 @@ use super::Pipeline;
 use super::closing::Ending;
 use super::message::ToPipeline;
 use super::wipe::Wiped;
-use crate::config::Limits;
+use crate::config::{Access, Limits};
 use crate::device::Usage;
 use crate::home::{Home, Placement};
 use crate::mailbox::Mailbox;
@@ -128,6 +128,13 @@ pub(crate) enum Change {
         /// Whether hosts may only read it from now on. Writes that were accepted before end as usual.
         read_only: bool,
     },
+    /// Hosts reach the namespaces of a subsystem in another way.
+    Access {
+        /// The subsystem's slot.
+        slot: usize,
+        /// The states of groups, and the groups of namespaces that are there.
+        access: Access,
+    },
     /// A range of the device, which no namespace has, is erased.
     Wipe {
         /// Where; not empty.
@@ -222,6 +229,12 @@ impl Pipeline {
                 let Some(home) = self.commands.homes.get_mut(slot) else { return };
                 if let Err(error) = home.subsystem.protect_namespace(nsid, read_only) {
                     error!(nsid, %error, "the write protection of the namespace cannot be changed");
+                }
+            }
+            Change::Access { slot, access } => {
+                let Some(home) = self.commands.homes.get_mut(slot) else { return };
+                if let Err(error) = home.set_access(&access) {
+                    error!(%error, "the access states of a subsystem cannot be changed");
                 }
             }
             Change::Wipe { range, what, done } => {

@@ -141,6 +141,15 @@ impl ServerHandle {
         for (slot, home, hosts) in &provisioning.hosts {
             topology.change_ssd(*home, PipelineChange::Hosts { slot: *slot, hosts: hosts.clone() });
         }
+        // Before anything is waited for: an operator may turn hosts away from a device because it hangs.
+        for subsystem in &kept.subsystems {
+            let Some((slot, served)) = topology.served(&subsystem.nqn) else { continue };
+            let before = self.config.subsystem(&subsystem.nqn).map(|before| self.config.access(before));
+            let access = kept.access(subsystem);
+            if before.as_ref() != Some(&access) {
+                topology.change_ssd(served.home, PipelineChange::Access { slot, access });
+            }
+        }
         for subsystem in &self.config.subsystems {
             let Some((slot, served)) = topology.served(&subsystem.nqn) else { continue };
             let home = served.home;
@@ -239,6 +248,7 @@ impl ServerHandle {
 /// The parts that both configurations have, with the values of `new`, and all devices of `old`.
 fn kept(old: &Config, new: &Config) -> Config {
     let mut kept = old.clone();
+    kept.groups.clone_from(&new.groups);
     // An address without a port may be listed more than once.
     let mut listening = old.listen.clone();
     kept.listen = new.listen.clone();
@@ -252,6 +262,9 @@ fn kept(old: &Config, new: &Config) -> Config {
         subsystem.namespaces.retain_mut(|namespace| {
             let same = staying.namespaces.iter().find(|other| other.nsid == namespace.nsid);
             namespace.wipe_on_remove = same.unwrap_or(namespace).wipe_on_remove;
+            if let Some(same) = same {
+                namespace.group.clone_from(&same.group);
+            }
             if let Some(size) = same.and_then(|same| same.size)
                 && namespace.size.is_none_or(|before| size < before)
             {
