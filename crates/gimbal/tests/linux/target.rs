@@ -139,6 +139,8 @@ fn serve(config: &PathBuf, log: &PathBuf, listen: &[String]) -> Process {
     let log = File::options().create(true).append(true).open(log).expect("the scratch folder is writable");
     let mut command = gimbal();
     command.args(["serve", "--log", "debug"]);
-    listen.iter().for_each(|address| drop(command.args(["--listen", address])));
+    for address in listen {
+        command.args(["--listen", address]);
+    }
     Process::start_at(command.arg("-c").arg(config).stderr(log), listen.len())
 }
