@@ -1,6 +1,6 @@
 //! Whether the target is alive, and whether it is ready for hosts.
 //!
-//! Alive: no thread has been in one turn for longer than `TURN_MAX`. Ready: alive, every device has its thread, and the target is not stopping.
+//! Alive: no thread has been in one turn for longer than `TURN_MAX`. Ready: alive, no device hangs, and the target is neither drained nor stopping.
 
 use crate::board::Board;
 use serde_json::{Value, json};
@@ -26,10 +26,13 @@ pub(crate) fn alive(stats: &Stats) -> (bool, Value) {
 }
 
 /// The answer of /readyz.
-pub(crate) fn ready(stats: &Stats, board: &Board) -> (bool, Value) {
+pub(crate) fn ready(stats: &Stats, board: &Board, is_drained: bool) -> (bool, Value) {
     let mut reasons = hanging(stats);
     let hung = stats.ssds.iter().filter(|ssd| ssd.hung > 0);
     reasons.extend(hung.map(|ssd| format!("device {} does not answer {} IOs", ssd.device, ssd.hung)));
+    if is_drained {
+        reasons.push("the target is drained for maintenance".to_owned());
+    }
     if board.stops() {
         reasons.push("the target is stopping".to_owned());
     }

@@ -20,6 +20,7 @@ mod edit;
 mod events;
 mod guarded;
 mod health;
+mod hosts;
 mod json;
 mod openapi;
 mod order;

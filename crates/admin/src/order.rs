@@ -4,14 +4,23 @@ use crate::board::Board;
 use crate::edit::Edit;
 use crate::refusal::Refusal;
 use serde_json::{Value, json};
-use server::{Change, Stats};
+use server::{Change, Listing, Stats};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// The target, for the threads of the API. Nothing here waits.
+/// The target, for the threads of the API.
 pub trait Source: Send + Sync + 'static {
     /// Statistics of all SSDs and threads.
     fn stats(&self) -> Stats;
+
+    /// All connections to subsystems. The only function here that waits: for up to a second, if a thread hangs.
+    fn connections(&self) -> Listing;
+
+    /// Drains the target for maintenance, or ends that.
+    fn drain(&self, is_drained: bool);
+
+    /// Whether the target is drained.
+    fn is_drained(&self) -> bool;
 
     /// Puts an order into the queue of the owner.
     ///

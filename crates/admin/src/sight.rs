@@ -50,7 +50,7 @@ impl Sight {
     ) -> Option<Result<Response, Refusal>> {
         Some(match words {
             ["healthz"] => Ok(told(health::alive(&source.stats()))),
-            ["readyz"] => Ok(told(health::ready(&source.stats(), board))),
+            ["readyz"] => Ok(told(health::ready(&source.stats(), board, source.is_drained()))),
             ["metrics"] => Ok(self.metrics(&source.stats())),
             ["v1", "stats"] => stats(&source.stats(), query),
             ["v1", "events"] => {

@@ -13,14 +13,18 @@
 //! Holds: `tests/ctl.rs`.
 
 mod ana;
+mod connections;
+mod drain;
 
 use crate::output;
 use admin::{Client, ClientError, Reply, Secured, default_socket};
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
+use drain::DrainAction;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use units::Nanos;
 
 const UNREACHABLE: u8 = 3;
 const PENDING: u8 = 4;
@@ -119,6 +123,20 @@ enum CtlCommand {
     Ana {
         #[command(subcommand)]
         action: Option<AnaAction>,
+    },
+    /// Print the connections of hosts
+    Connections {
+        /// Only those of this host NQN
+        #[arg(long, value_name = "NQN")]
+        host: Option<String>,
+    },
+    /// Take the target out of use for maintenance, until it ends: hosts are told to use other paths
+    Drain {
+        /// Wait until no IO is left, for at most this time, such as 60s; then the exit code is 4
+        #[arg(long, value_name = "TIME")]
+        wait: Option<Nanos>,
+        #[command(subcommand)]
+        action: Option<DrainAction>,
     },
     /// Say whether the target is alive and ready for hosts
     Health,
@@ -262,6 +280,8 @@ impl Target {
                 let body = Value::Object(Map::from_iter([("state".to_owned(), Value::from(state))]));
                 self.write("PATCH", &Kind::Group.path(&[group]), &[], body.to_string().into_bytes())
             }
+            CtlCommand::Connections { host } => self.connections(host.as_deref()),
+            CtlCommand::Drain { wait, action } => self.drain(wait, action),
             CtlCommand::Health => self.health(),
         }
     }

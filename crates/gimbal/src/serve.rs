@@ -24,7 +24,7 @@ use server::config::{
     AdminSocket, BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig,
     Lines, LogConfig, LogFormat, Speed,
 };
-use server::{EscapedLines, Remote, Server, Shutdown, Stats};
+use server::{EscapedLines, Listing, Remote, Server, Shutdown, Stats};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -250,6 +250,9 @@ fn serve(
     })
 }
 
+/// The time for the thread of a device to say which connections it has. It takes less than a millisecond, unless the thread hangs.
+const LISTING_WAIT: Duration = Duration::from_secs(1);
+
 /// The target for the thread of the admin API.
 struct Reached {
     requester: Requester,
@@ -259,6 +262,18 @@ struct Reached {
 impl Source for Reached {
     fn stats(&self) -> Stats {
         self.remote.stats()
+    }
+
+    fn connections(&self) -> Listing {
+        self.remote.connections(LISTING_WAIT)
+    }
+
+    fn drain(&self, is_drained: bool) {
+        self.remote.drain(is_drained);
+    }
+
+    fn is_drained(&self) -> bool {
+        self.remote.is_drained()
     }
 
     fn ask(&self, order: Order) -> Result<(), Refusal> {

@@ -4,9 +4,10 @@ use super::*;
 use crate::document::Document;
 use crate::events::Events;
 use proptest::prelude::*;
-use server::{AcceptorStats, Stats};
+use server::{AcceptorStats, ConnectionFacts, Listing, Stats};
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tower_service::Service;
 use units::Nanos;
 
@@ -16,6 +17,7 @@ const TEXT: &str = "listen = [\"127.0.0.1:0\"]\n[limits]\nconnections = 5\n";
 struct Owner {
     board: Mutex<Option<Arc<Board>>>,
     turn: Nanos,
+    is_drained: AtomicBool,
 }
 
 impl Source for Owner {
@@ -23,6 +25,33 @@ impl Source for Owner {
         let acceptor = AcceptorStats { turn: self.turn, connections: 4, handshakes: 0, accepted: 9 };
         let (refusals, named) = Default::default();
         Stats { ssds: Vec::new(), threads: Vec::new(), acceptor, refusals, named }
+    }
+
+    /// Two hosts, one with more connections than an answer has.
+    fn connections(&self) -> Listing {
+        let of = |host: &str, queue| ConnectionFacts {
+            peer: ([127, 0, 0, 1], 1).into(),
+            host: host.into(),
+            subsystem: None,
+            controller: 1,
+            queue,
+            thread: "device a".to_owned(),
+            is_open: queue > 0,
+            is_authenticated: false,
+            has_tls: false,
+            age: Nanos::secs(3),
+            ios: 2,
+        };
+        let connections = (0..1001).map(|queue| of("nqn.a", queue)).chain([of("nqn.b", 1)]).collect();
+        Listing { connections, unanswered: vec!["b".to_owned()] }
+    }
+
+    fn drain(&self, is_drained: bool) {
+        self.is_drained.store(is_drained, Ordering::Relaxed);
+    }
+
+    fn is_drained(&self) -> bool {
+        self.is_drained.load(Ordering::Relaxed)
     }
 
     fn ask(&self, order: Order) -> Result<(), Refusal> {
@@ -54,7 +83,11 @@ impl Source for Owner {
 
 fn api() -> (Router, Arc<Board>) {
     let board = Arc::new(Board::new(Some(Path::new("/etc/gimbal.toml")), Document::new(TEXT.to_owned())));
-    let owner = Owner { board: Mutex::new(Some(Arc::clone(&board))), turn: Nanos::ZERO };
+    let owner = Owner {
+        board: Mutex::new(Some(Arc::clone(&board))),
+        turn: Nanos::ZERO,
+        is_drained: AtomicBool::default(),
+    };
     let source: Arc<dyn Source> = Arc::new(owner);
     (all(&source, &board, &Arc::new(Sight::new()), None), board)
 }
@@ -161,7 +194,7 @@ fn a_body_that_does_not_come_is_not_waited_for() {
 #[test]
 fn a_full_queue_says_when_to_come_again_and_a_thread_that_hangs_is_named() {
     let board = Arc::new(Board::new(None, Document::new(TEXT.to_owned())));
-    let owner = Owner { board: Mutex::new(None), turn: Nanos::secs(7) };
+    let owner = Owner { board: Mutex::new(None), turn: Nanos::secs(7), is_drained: AtomicBool::default() };
     let source: Arc<dyn Source> = Arc::new(owner);
     let router = all(&source, &board, &Arc::new(Sight::new()), None);
     let seen = send(&router, "POST", "/v1/reload", &[], "");
@@ -223,7 +256,8 @@ fn events_come_once_a_second_to_a_bounded_number() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
         let (events, board) = (Events::new(), Arc::new(Board::new(None, Document::new(TEXT.to_owned()))));
-        let owner = Owner { board: Mutex::new(Some(board)), turn: Nanos::ZERO };
+        let owner =
+            Owner { board: Mutex::new(Some(board)), turn: Nanos::ZERO, is_drained: AtomicBool::default() };
         tokio::spawn(events.clone().run(Arc::new(owner)));
         let mut streams: Vec<_> =
             (0..32).map(|_| events.stream().expect("there is room").into_body()).collect();
@@ -284,8 +318,11 @@ proptest! {
 fn a_reader_may_look_and_no_more() {
     let [read, admin] = ["r", "a"].map(|letter| letter.repeat(32));
     let board = Arc::new(Board::new(None, Document::new(TEXT.to_owned())));
-    let source: Arc<dyn Source> =
-        Arc::new(Owner { board: Mutex::new(Some(Arc::clone(&board))), turn: Nanos::ZERO });
+    let source: Arc<dyn Source> = Arc::new(Owner {
+        board: Mutex::new(Some(Arc::clone(&board))),
+        turn: Nanos::ZERO,
+        is_drained: AtomicBool::default(),
+    });
     let access = Access::new(server::AdminTokens::new(Some(&read), Some(&admin)));
     let router = all(&source, &board, &Arc::new(Sight::new()), Some(Arc::new(access)));
     let tag = etag(board.document().generation());
@@ -321,6 +358,36 @@ fn every_operation_of_the_description_is_answered() {
             let status = send(&router, &method.to_uppercase(), &path, &headers, "{}").status;
             assert_eq!(status != 405, operations.get(method).is_some(), "{method} {path}: {status}");
         }
+    }
+}
+
+#[test]
+fn connections_come_in_pages_and_a_drain_says_what_is_left() {
+    let (router, _) = api();
+    let get = |path: &str| -> (u16, Value) {
+        let seen = send(&router, "GET", path, &[], "");
+        (seen.status, serde_json::from_str(&seen.body).expect("JSON"))
+    };
+    let (_, first) = get("/v1/connections");
+    assert_eq!((&first["total"], &first["next"]), (&json!(1002), &json!(1000)));
+    assert_eq!(first["connections"].as_array().map(Vec::len), Some(1000));
+    let (_, rest) = get("/v1/connections?from=1000");
+    assert_eq!((rest["connections"].as_array().map(Vec::len), &rest["next"]), (Some(2), &Value::Null));
+    let (_, own) = get("/v1/connections?host=nqn.b");
+    assert_eq!((&own["total"], &own["connections"][0]["age_seconds"]), (&json!(1), &json!(3)));
+    assert_eq!(own["not_answering"], json!(["b"]));
+    for wrong in ["?from=x", "?hosts=a"] {
+        assert_eq!(get(&format!("/v1/connections{wrong}")).0, 400);
+    }
+    assert_eq!(get("/v1/drain").1["draining"], false);
+    for (method, is_drained) in [("POST", true), ("POST", true), ("DELETE", false)] {
+        let body: Value =
+            serde_json::from_str(&send(&router, method, "/v1/drain", &[], "").body).expect("JSON");
+        assert_eq!(body["draining"], is_drained);
+        assert_eq!(body["hosts"][0], json!({ "host": "nqn.a", "connections": 1000, "ios": 2002 }));
+        assert_eq!((&body["ios"], &body["connections"]), (&json!(2004), &json!(1001)));
+        let ready = get("/readyz");
+        assert_eq!(ready.0 == 503, is_drained, "{}", ready.1);
     }
 }
 

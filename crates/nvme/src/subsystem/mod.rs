@@ -319,6 +319,14 @@ impl Subsystem {
         Ok(())
     }
 
+    /// Withholds all namespaces from hosts: they are inaccessible, whatever the states of their groups, until they are released. Sends the
+    /// hosts an event if a namespace has another state then. Those in persistent loss stay so.
+    pub fn withhold_namespaces(&mut self, is_withheld: bool) {
+        if self.namespaces.set_withheld(is_withheld) {
+            self.raise_for_all(EventKind::AnaChanged);
+        }
+    }
+
     /// Moves a namespace to another ANA group, and sends the hosts events: their access log and Identify have another group.
     pub fn set_ana_group(&mut self, nsid: u32, group: u32) -> Result<(), ConfigError> {
         self.config.check_group(group)?;

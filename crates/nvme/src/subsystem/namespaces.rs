@@ -35,12 +35,15 @@ pub(super) struct Namespaces {
     table: Vec<Option<Namespace>>,
     /// Groups whose state was set; the others are Optimized.
     states: BTreeMap<u32, AnaState>,
+    /// Whether no namespace is accessible, whatever the state of its group.
+    is_withheld: bool,
     ana_changes: u64,
 }
 
 impl Namespaces {
     pub(super) fn new(config: &SubsystemConfig) -> Namespaces {
-        let mut namespaces = Namespaces { table: Vec::new(), states: BTreeMap::new(), ana_changes: 0 };
+        let mut namespaces =
+            Namespaces { table: Vec::new(), states: BTreeMap::new(), is_withheld: false, ana_changes: 0 };
         for (&nsid, info) in &config.namespaces {
             namespaces.insert(config, nsid, info.clone());
         }
@@ -108,6 +111,12 @@ impl Namespaces {
         self.update_states()
     }
 
+    /// Makes all namespaces inaccessible, or gives them the states of their groups again. Returns whether one has another state now.
+    pub(super) fn set_withheld(&mut self, is_withheld: bool) -> bool {
+        self.is_withheld = is_withheld;
+        self.update_states()
+    }
+
     /// Moves a namespace to another group. Returns whether it is in another group now; `None` if there is no such namespace.
     pub(super) fn set_group(&mut self, nsid: u32, group: u32) -> Option<bool> {
         let namespace = self.get_mut(nsid)?;
@@ -123,7 +132,7 @@ impl Namespaces {
     fn update_states(&mut self) -> bool {
         let mut has_changed = false;
         for namespace in self.table.iter_mut().flatten() {
-            let state = state_of(&self.states, namespace.info.ana_group);
+            let state = state_of(&self.states, self.is_withheld, namespace.info.ana_group);
             has_changed |= namespace.ana != state;
             namespace.ana = state;
         }
@@ -146,10 +155,15 @@ impl Namespaces {
     }
 
     fn state_of(&self, group: u32) -> AnaState {
-        state_of(&self.states, group)
+        state_of(&self.states, self.is_withheld, group)
     }
 }
 
-fn state_of(states: &BTreeMap<u32, AnaState>, group: u32) -> AnaState {
-    states.get(&group).copied().unwrap_or_default()
+/// The state of a group as hosts see it.
+fn state_of(states: &BTreeMap<u32, AnaState>, is_withheld: bool, group: u32) -> AnaState {
+    match states.get(&group).copied().unwrap_or_default() {
+        AnaState::PersistentLoss => AnaState::PersistentLoss,
+        _ if is_withheld => AnaState::Inaccessible,
+        state => state,
+    }
 }

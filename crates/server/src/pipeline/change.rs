@@ -13,6 +13,7 @@ use super::wipe::Wiped;
 use crate::config::{Access, Limits};
 use crate::device::Usage;
 use crate::home::{Home, Placement};
+use crate::listing::ConnectionFacts;
 use crate::mailbox::Mailbox;
 use crate::memory::Memory;
 use crate::proof::KeyRing;
@@ -135,6 +136,10 @@ pub(crate) enum Change {
         /// The states of groups, and the groups of namespaces that are there.
         access: Access,
     },
+    /// The target is drained: all namespaces are inaccessible; or not any more.
+    Drained(bool),
+    /// Asks for all connections of the subsystems at home here.
+    List(Sender<Vec<ConnectionFacts>>),
     /// A range of the device, which no namespace has, is erased.
     Wipe {
         /// Where; not empty.
@@ -237,6 +242,9 @@ impl Pipeline {
                     error!(%error, "the access states of a subsystem cannot be changed");
                 }
             }
+            Change::Drained(is_drained) => self.commands.homes.set_drained(is_drained),
+            // Whoever asked may have waited too long already.
+            Change::List(answer) => drop(answer.send(self.list(now))),
             Change::Wipe { range, what, done } => {
                 self.wipes.begin(now, &mut self.commands.switch, (range, what), done);
             }

@@ -7,9 +7,12 @@
 //!        `tests/reload.rs`).
 
 use super::topology::Topology;
+use crate::acceptor;
 use crate::config::Config;
 use crate::connections::message::ToConnections;
+use crate::listing::Listing;
 use crate::mailbox::Mailbox;
+use crate::pipeline::change::Change;
 use crate::pipeline::message::{ToAcceptor, ToPipeline};
 use crate::proof::Refusals;
 use crate::stats::beat::Pulse;
@@ -17,7 +20,10 @@ use crate::stats::board::Board;
 use crate::stats::{AcceptorBoard, Stats, ThreadBoard};
 use reactor::Clock;
 use std::collections::HashSet;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use tracing::info;
 
 /// See the module. It can be cloned.
 #[derive(Clone)]
@@ -31,6 +37,7 @@ struct Running {
     refusals: Refusals,
     named: Arc<HashSet<String>>,
     is_stopped: bool,
+    is_drained: bool,
 }
 
 struct RunningAcceptor {
@@ -46,8 +53,15 @@ struct RunningOther {
 }
 
 struct RunningSsd {
+    device: String,
     mailbox: Mailbox<ToPipeline>,
     board: Arc<Board>,
+}
+
+impl RunningSsd {
+    fn change(&self, change: Change) {
+        self.mailbox.tell(ToPipeline::Change(Box::new(change)));
+    }
 }
 
 impl Remote {
@@ -72,6 +86,7 @@ impl Remote {
             refusals,
             named: Arc::default(),
             is_stopped: false,
+            is_drained: false,
         })))
     }
 
@@ -81,12 +96,16 @@ impl Remote {
         let mut ssds: Vec<_> = topology.running().map(|(_, ssd)| ssd).collect();
         ssds.sort_by_key(|ssd| place(&ssd.name).unwrap_or(usize::MAX));
         let running = |ssd: &super::topology::Ssd| RunningSsd {
+            device: ssd.name.clone(),
             mailbox: ssd.thread.mailbox.clone(),
             board: Arc::clone(&ssd.board),
         };
         let ssds = ssds.into_iter().map(running).collect();
         let mut running = self.lock();
         running.ssds = ssds;
+        // A thread that is new does not know yet. Until now no host could connect to it.
+        let is_drained = running.is_drained;
+        running.ssds.iter().for_each(|ssd| ssd.change(Change::Drained(is_drained)));
         running.named = Arc::new(config.named_hosts());
     }
 
@@ -104,6 +123,48 @@ impl Remote {
         let live = boards.iter().filter(|board| !board.pulse().has_ended());
         let ssds = live.map(|board| board.stats(Clock.now())).collect();
         Stats { ssds, threads, acceptor, refusals, named }
+    }
+
+    /// Drains the target for maintenance, or ends that: all namespaces are inaccessible to hosts, which are told, and no new connection to a
+    /// subsystem is accepted. IOs that were accepted end as usual. It is forgotten when the target ends.
+    pub fn drain(&self, is_drained: bool) {
+        let mut running = self.lock();
+        if std::mem::replace(&mut running.is_drained, is_drained) != is_drained {
+            let what = if is_drained { "drained for maintenance" } else { "not drained any more" };
+            info!("the target is {what}");
+        }
+        running.acceptor.mailbox.tell(ToAcceptor::Change(acceptor::Change::Drained(is_drained)));
+        running.ssds.iter().for_each(|ssd| ssd.change(Change::Drained(is_drained)));
+    }
+
+    /// Whether the target is drained.
+    pub fn is_drained(&self) -> bool {
+        self.lock().is_drained
+    }
+
+    /// All connections to subsystems, after everything that was asked of their threads before. Waits for a thread that hangs for `limit`.
+    pub fn connections(&self, limit: Duration) -> Listing {
+        let asked: Vec<_> = {
+            let running = self.lock();
+            let live = running.ssds.iter().filter(|ssd| !ssd.board.pulse().has_ended());
+            live.map(|ssd| {
+                let (answer, answered) = channel();
+                ssd.change(Change::List(answer));
+                (ssd.device.clone(), answered)
+            })
+            .collect()
+        };
+        let deadline = Instant::now() + limit;
+        let (mut connections, mut unanswered) = (Vec::new(), Vec::new());
+        for (device, answered) in asked {
+            match answered.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(found) => connections.extend(found),
+                Err(RecvTimeoutError::Timeout) => unanswered.push(device),
+                // The thread has ended, and its connections with it.
+                Err(RecvTimeoutError::Disconnected) => {}
+            }
+        }
+        Listing::new(connections, unanswered)
     }
 
     /// Stops the target at once: commands may stay unanswered.
