@@ -151,7 +151,7 @@ fn the_state_of_a_group_is_listed_and_changed_in_the_file() {
     let before = place.text();
     let (code, said) = place.ctl(&["ana", "set", "left", "gone"]);
     assert!(
-        code == Some(1) && said.contains("line 22: group[0].state: \"gone\" is not \"optimized\""),
+        code == Some(1) && said.contains("line 24: group[0].state: \"gone\" is not \"optimized\""),
         "{said}"
     );
     let (code, said) = place.ctl(&["ana", "set", "middle", "inaccessible"]);
@@ -164,7 +164,7 @@ fn the_state_of_a_group_is_listed_and_changed_in_the_file() {
 #[test]
 fn a_drain_is_over_when_an_operator_says_so_or_when_the_target_is_killed() {
     let place = Place::new("drain", "");
-    let mut target = Process::start(&mut place.command());
+    let (mut target, mut log) = Process::start_with_log(&mut place.command());
     let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("a client");
     let [subsystem, host] = [NQN, TENANT].map(|name| Nqn::new(name).expect("valid"));
     let options = ControllerOptions::new(target.address(), subsystem, host, HostId([7; 16]));
@@ -184,12 +184,13 @@ fn a_drain_is_over_when_an_operator_says_so_or_when_the_target_is_killed() {
     assert_eq!(place.ctl(&["drain", "status"]), (Some(0), drained.clone()));
     let (code, said) = place.ctl(&["health"]);
     assert!(code == Some(1) && said.contains("not ready: the target is drained"), "{said}");
-    assert!(client.connect(options.clone()).wait().is_err(), "turned away");
+    let waiting = client.connect(options);
+    log.await_line("Connect refused: the target is drained for maintenance");
     // A change of the file goes on meanwhile.
     assert_eq!(place.ctl(&["add", "tenant", TENANT, "weight=4"]).0, Some(0));
     let (code, said) = place.ctl(&["drain", "end"]);
     assert!(code == Some(0) && said.starts_with("in use: "), "{said}");
-    drop(client.connect(options.clone()).wait().expect("connects again"));
+    drop(waiting.wait().expect("a host that was turned away tries again"));
     assert_eq!(place.ctl(&["health"]).0, Some(0));
 
     assert_eq!(place.ctl(&["drain"]).0, Some(0));
