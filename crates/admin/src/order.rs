@@ -22,6 +22,9 @@ pub trait Source: Send + Sync + 'static {
     /// Whether the target is drained.
     fn is_drained(&self) -> bool;
 
+    /// The devices of which a flush has failed.
+    fn failed_flushes(&self) -> Vec<String>;
+
     /// Puts an order into the queue of the owner.
     ///
     /// # Errors

@@ -203,6 +203,7 @@ fn serve(
         );
     }
     let doors = doors::open(&config)?;
+    let pairs_max = config.metrics.pairs_max as usize;
     let server = Server::start(config).map_err(|error| Error::msg(explain_start(error, args, lines)))?;
     let registration = Registration::start().context("cannot start the thread that registers the SSDs")?;
     registration.offer(&server);
@@ -211,7 +212,7 @@ fn serve(
     let (requester, owner) = control::queue();
     let (remote, logged) = (server.remote(), log.clone());
     let reached = Arc::new(Reached { requester: requester.clone(), remote: remote.clone() });
-    let service = doors.map(|doors| Service::start(doors, reached, Arc::clone(&board)));
+    let service = doors.map(|doors| Service::start(doors, reached, Arc::clone(&board), pairs_max));
     let service = service.transpose().context("cannot start the thread of the admin API")?;
     announce(server.addresses());
     notify(State::Ready);
@@ -274,6 +275,10 @@ impl Source for Reached {
 
     fn is_drained(&self) -> bool {
         self.remote.is_drained()
+    }
+
+    fn failed_flushes(&self) -> Vec<String> {
+        self.remote.failed_flushes()
     }
 
     fn ask(&self, order: Order) -> Result<(), Refusal> {

@@ -54,6 +54,10 @@ impl Source for Owner {
         self.is_drained.load(Ordering::Relaxed)
     }
 
+    fn failed_flushes(&self) -> Vec<String> {
+        if self.is_drained() { vec!["c".to_owned()] } else { Vec::new() }
+    }
+
     fn ask(&self, order: Order) -> Result<(), Refusal> {
         let board = self.board.lock().expect("nobody panics with it").clone();
         let Some(board) = board else { return Err(Refusal::new(503, "8 changes wait already")) };
@@ -89,7 +93,7 @@ fn api() -> (Router, Arc<Board>) {
         is_drained: AtomicBool::default(),
     };
     let source: Arc<dyn Source> = Arc::new(owner);
-    (all(&source, &board, &Arc::new(Sight::new()), None), board)
+    (all(&source, &board, &Arc::new(Sight::new(1000)), None), board)
 }
 
 struct Seen {
@@ -196,7 +200,7 @@ fn a_full_queue_says_when_to_come_again_and_a_thread_that_hangs_is_named() {
     let board = Arc::new(Board::new(None, Document::new(TEXT.to_owned())));
     let owner = Owner { board: Mutex::new(None), turn: Nanos::secs(7), is_drained: AtomicBool::default() };
     let source: Arc<dyn Source> = Arc::new(owner);
-    let router = all(&source, &board, &Arc::new(Sight::new()), None);
+    let router = all(&source, &board, &Arc::new(Sight::new(1000)), None);
     let seen = send(&router, "POST", "/v1/reload", &[], "");
     assert_eq!((seen.status, &seen.headers[header::RETRY_AFTER]), (503, &HeaderValue::from_static("1")));
     assert!(board.operations().is_empty(), "what was refused does not wait");
@@ -208,7 +212,7 @@ fn a_full_queue_says_when_to_come_again_and_a_thread_that_hangs_is_named() {
         assert_eq!(send(&router, "GET", path, &[], "").status, 200);
     }
     // The open address neither changes anything nor shows the configuration.
-    let open = open(&source, &board, &Arc::new(Sight::new()));
+    let open = open(&source, &board, &Arc::new(Sight::new(1000)));
     assert_eq!(send(&open, "GET", "/healthz", &[], "").status, 503);
     assert_eq!(send(&open, "GET", "/v1/config", &[], "").status, 404);
     assert_eq!(send(&open, "POST", "/readyz", &[], "").status, 405);
@@ -324,7 +328,7 @@ fn a_reader_may_look_and_no_more() {
         is_drained: AtomicBool::default(),
     });
     let access = Access::new(server::AdminTokens::new(Some(&read), Some(&admin)));
-    let router = all(&source, &board, &Arc::new(Sight::new()), Some(Arc::new(access)));
+    let router = all(&source, &board, &Arc::new(Sight::new(1000)), Some(Arc::new(access)));
     let tag = etag(board.document().generation());
     let tag = tag.to_str().expect("ASCII");
     for (token, looks, writes) in [(&*read, 200, 403), (&*admin, 200, 200), ("guess", 401, 401)] {
@@ -388,6 +392,12 @@ fn connections_come_in_pages_and_a_drain_says_what_is_left() {
         assert_eq!((&body["ios"], &body["connections"]), (&json!(2004), &json!(1001)));
         let ready = get("/readyz");
         assert_eq!(ready.0 == 503, is_drained, "{}", ready.1);
+        let reasons = ready.1["reasons"].as_array().expect("a list");
+        assert_eq!(reasons.len(), if is_drained { 2 } else { 0 }, "{reasons:?}");
+        assert_eq!(
+            reasons.first().is_some_and(|why| why.to_string().contains("flush of device c")),
+            is_drained
+        );
     }
 }
 

@@ -128,8 +128,9 @@ fn admin(mut table: Fields<'_, '_>, findings: &mut Findings) -> AdminConfig {
 
 fn metrics(mut table: Fields<'_, '_>, findings: &mut Findings) -> MetricsConfig {
     let listen = address(&mut table, findings, "\"127.0.0.1:9090\"");
+    let pairs_max = table.number(findings, "pairs_max").unwrap_or(MetricsConfig::default().pairs_max);
     table.finish(findings);
-    MetricsConfig { listen }
+    MetricsConfig { listen, pairs_max }
 }
 
 /// The address in `listen`.

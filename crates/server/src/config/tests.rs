@@ -155,7 +155,7 @@ from = "1500us"
     );
     let without = format!("{SMALLEST}[admin]\nsocket = \"none\"\n");
     let with = format!(
-        "{SMALLEST}[admin]\nsocket = \"/run/a.sock\"\nlisten = \"[::]:8\"\ncertificate = \"/c\"\nkey = \"/k\"\nread_token = \"/r\"\nadmin_token = \"/a\"\n[metrics]\nlisten = \"[::1]:9\"\n"
+        "{SMALLEST}[admin]\nsocket = \"/run/a.sock\"\nlisten = \"[::]:8\"\ncertificate = \"/c\"\nkey = \"/k\"\nread_token = \"/r\"\nadmin_token = \"/a\"\n[metrics]\nlisten = \"[::1]:9\"\npairs_max = 7\n"
     );
     for text in [EXAMPLE, SMALLEST, &faulty, &large, &secured, &without, &with] {
         let config = Config::parse(text).unwrap_or_else(|problems| panic!("{problems:#?}"));
@@ -221,6 +221,17 @@ fn an_address_is_a_text_or_a_table() {
         let problems = parsed(listen).expect_err("wrong");
         let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
         assert!(shown.len() == 1 && shown[0].starts_with(expected), "{shown:?}");
+    }
+}
+
+#[test]
+fn more_series_than_there_can_be_pairs_are_refused() {
+    let with = |pairs: &str| format!("{SMALLEST}[metrics]\npairs_max = {pairs}\n");
+    assert_eq!(Config::parse(SMALLEST).expect("valid").metrics.pairs_max, 1000);
+    assert_eq!(Config::parse(&with("0")).expect("valid").metrics.pairs_max, 0);
+    for wrong in ["65537", "-1", "\"many\""] {
+        let found = errors(&with(wrong));
+        assert!(found.starts_with("g.toml:15: metrics.pairs_max: "), "{found}");
     }
 }
 

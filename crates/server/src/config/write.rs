@@ -69,11 +69,10 @@ impl Config {
         if !admin.0.is_empty() {
             top.put("admin", admin.0);
         }
-        if let Some(address) = self.metrics.listen {
-            let mut metrics = Entries::default();
-            metrics.put("listen", address.to_string());
-            top.put("metrics", metrics.0);
-        }
+        let mut metrics = Entries::default();
+        metrics.put_if("listen", self.metrics.listen.map(|address| address.to_string()));
+        metrics.put("pairs_max", i64::from(self.metrics.pairs_max));
+        top.put("metrics", metrics.0);
         top.put("limits", Entries::of(limits::FIELDS, &self.limits).0);
         top.put("device", self.devices.iter().map(device).collect::<Result<Vec<_>, _>>()?);
         top.put("group", self.groups.iter().map(group).collect::<Vec<_>>());

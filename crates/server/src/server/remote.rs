@@ -20,6 +20,7 @@ use crate::stats::board::Board;
 use crate::stats::{AcceptorBoard, Stats, ThreadBoard};
 use reactor::Clock;
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -54,6 +55,7 @@ struct RunningOther {
 
 struct RunningSsd {
     device: String,
+    flush_failed: Arc<AtomicBool>,
     mailbox: Mailbox<ToPipeline>,
     board: Arc<Board>,
 }
@@ -97,6 +99,7 @@ impl Remote {
         ssds.sort_by_key(|ssd| place(&ssd.name).unwrap_or(usize::MAX));
         let running = |ssd: &super::topology::Ssd| RunningSsd {
             device: ssd.name.clone(),
+            flush_failed: Arc::clone(&ssd.facts.flush_failed),
             mailbox: ssd.thread.mailbox.clone(),
             board: Arc::clone(&ssd.board),
         };
@@ -135,6 +138,13 @@ impl Remote {
         }
         running.acceptor.mailbox.tell(ToAcceptor::Change(acceptor::Change::Drained(is_drained)));
         running.ssds.iter().for_each(|ssd| ssd.change(Change::Drained(is_drained)));
+    }
+
+    /// The devices of which a flush has failed since they were opened: what was written before may be lost.
+    pub fn failed_flushes(&self) -> Vec<String> {
+        let running = self.lock();
+        let failed = running.ssds.iter().filter(|ssd| ssd.flush_failed.load(Ordering::Relaxed));
+        failed.map(|ssd| ssd.device.clone()).collect()
     }
 
     /// Whether the target is drained.
