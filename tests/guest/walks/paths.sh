@@ -42,7 +42,7 @@ until_true 60 "the first load" more_loads 0
 
 echo "make it inaccessible"
 until_true 60 "inaccessible paths" all_are inaccessible
-LINES_SHOWN=20 shows 'ANA.*inaccessible|state *: *3' nvme ana-log "/dev/$controller"
+LINES_SHOWN=20 shows 'state[[:space:]]*:[[:space:]]*inaccessible' nvme ana-log "/dev/$controller"
 LINES_SHOWN=20 run nvme list-subsys
 dd if="$disk" bs=4096 count=1 iflag=direct status=none >/tmp/late &
 late=$!
