@@ -231,7 +231,7 @@ fn more_series_than_there_can_be_pairs_are_refused() {
     assert_eq!(Config::parse(&with("0")).expect("valid").metrics.pairs_max, 0);
     for wrong in ["65537", "-1", "\"many\""] {
         let found = errors(&with(wrong));
-        assert!(found.starts_with("g.toml:15: metrics.pairs_max: "), "{found}");
+        assert!(found.starts_with("g.toml:14: metrics.pairs_max: "), "{found}");
     }
 }
 
