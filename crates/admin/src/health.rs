@@ -1,8 +1,9 @@
 //! Whether the target is alive, and whether it is ready for hosts.
 //!
-//! Alive: no thread has been in one turn for longer than `TURN_MAX`. Ready: alive, every device has its thread, and the target is not stopping.
+//! Alive: no thread has been in one turn for longer than `TURN_MAX`. Ready: alive, no device hangs or has failed to flush, and the target is neither drained nor stopping.
 
 use crate::board::Board;
+use crate::order::Source;
 use serde_json::{Value, json};
 use server::Stats;
 use units::Nanos;
@@ -26,10 +27,17 @@ pub(crate) fn alive(stats: &Stats) -> (bool, Value) {
 }
 
 /// The answer of /readyz.
-pub(crate) fn ready(stats: &Stats, board: &Board) -> (bool, Value) {
+pub(crate) fn ready(stats: &Stats, board: &Board, source: &dyn Source) -> (bool, Value) {
     let mut reasons = hanging(stats);
     let hung = stats.ssds.iter().filter(|ssd| ssd.hung > 0);
     reasons.extend(hung.map(|ssd| format!("device {} does not answer {} IOs", ssd.device, ssd.hung)));
+    let unflushed = source.failed_flushes();
+    reasons.extend(unflushed.iter().map(|device| {
+        format!("a flush of device {device} has failed: look at it, and open it again (docs/operations.md)")
+    }));
+    if source.is_drained() {
+        reasons.push("the target is drained for maintenance".to_owned());
+    }
     if board.stops() {
         reasons.push("the target is stopping".to_owned());
     }

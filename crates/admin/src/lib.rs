@@ -21,6 +21,7 @@ mod events;
 mod filter;
 mod guarded;
 mod health;
+mod hosts;
 mod json;
 mod openapi;
 mod order;

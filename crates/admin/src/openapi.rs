@@ -36,6 +36,13 @@ pub(crate) fn description() -> Value {
     let uses = shown("the uses of each key of the host, in seconds");
     let uses = json!({ "responses": { "200": uses, "default": refused() } });
     put("/v1/hosts/{nqn}/keys", json!({ "parameters": [host], "get": uses }));
+    let asked = [parameter("host", "query"), parameter("from", "query")];
+    put(
+        "/v1/connections",
+        json!({ "parameters": asked, "get": asking("at most 1,000 connections of hosts") }),
+    );
+    let left = || asking("the connections and IOs that hosts still have");
+    put("/v1/drain", json!({ "get": left(), "post": left(), "delete": left() }));
     put("/v1/config", json!({ "get": reading(), "put": writing(true), "patch": writing(true) }));
     for section in SECTIONS {
         let (put_or_patch, delete) = (writing(true), writing(false));
@@ -92,6 +99,10 @@ fn reference(what: &str, kind: &str, schema: &str) -> Value {
 
 fn refused() -> Value {
     reference("refused", "application/problem+json", "Problem")
+}
+
+fn asking(what: &str) -> Value {
+    json!({ "responses": { "200": shown(what), "default": refused() } })
 }
 
 fn reading() -> Value {

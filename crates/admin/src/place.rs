@@ -14,11 +14,12 @@ pub(crate) struct List {
 pub(crate) const NAMESPACES: List = List { table: "namespace", key: "nsid", path: "namespaces" };
 
 /// The lists at the top of a file.
-pub(crate) const LISTS: [List; 4] = [
+pub(crate) const LISTS: [List; 5] = [
     List { table: "device", key: "name", path: "devices" },
     List { table: "subsystem", key: "nqn", path: "subsystems" },
     List { table: "host", key: "nqn", path: "hosts" },
     List { table: "tenant", key: "host", path: "tenants" },
+    List { table: "group", key: "name", path: "groups" },
 ];
 
 /// The fields at the top of a file that are parts by themselves.

@@ -5,15 +5,17 @@
 //!   GET     /v1/PART                                            a part of the document that runs, with its ETag
 //!   PUT     /v1/PART  PATCH /v1/PART  DELETE /v1/LIST/NAME      a change: needs If-Match
 //!   POST    /v1/reload /v1/config/discard /v1/hosts/NQN/disconnect
-//!   GET     /v1/operations[/ID] /v1/openapi.json /v1/hosts/NQN/keys
+//!   GET     /v1/operations[/ID] /v1/openapi.json /v1/connections /v1/hosts/NQN/keys
+//!   GET, POST, DELETE  /v1/drain                                now, not in the order of changes
 //! ```
 //!
 //! Holds: no request is answered by an error of the server (`any_request_is_the_clients_mistake_or_none`).
-//! Elsewhere: parts are `place`, changes `edit`, the paths of who only looks `sight`.
+//! Elsewhere: parts are `place`, changes `edit`, connections and draining `hosts`, the paths of who only looks `sight`.
 
 use crate::access::{Access, Peer, Role};
 use crate::board::Board;
 use crate::edit::{Change, Edit, read};
+use crate::hosts;
 use crate::openapi;
 use crate::order::{Action, Answer, OnDocument, Order, Source};
 use crate::place::Place;
@@ -143,7 +145,7 @@ async fn answer(reached: &Reached, request: Request, what: &str) -> Result<Respo
     if let Some(answer) = seen(reached, &words, &request) {
         return answer;
     }
-    let only = |allowed: &str| Err(Refusal::new(405, format!("{method} is not possible here; {allowed} is")));
+    let only = |allowed: &str| Err(Refusal::new(405, format!("{method} is not possible here; {allowed}")));
     match words[..] {
         ["v1", "openapi.json"] if is_read => {
             Ok(response(StatusCode::OK, JSON, openapi::description().to_string()))
@@ -174,9 +176,22 @@ async fn answer(reached: &Reached, request: Request, what: &str) -> Result<Respo
             let keys: Vec<Value> = uses.iter().map(key_json).collect();
             Ok(response(StatusCode::OK, JSON, Value::from(keys).to_string()))
         }
-        ["v1", "operations" | "openapi.json"] | ["v1", "operations", _] | ["v1", "hosts", _, "keys"] => {
-            only("GET")
+        ["v1", "connections"] if is_read => {
+            let found = hosts::connections(&reached.source, request.uri().query()).await?;
+            Ok(response(StatusCode::OK, JSON, found.to_string()))
         }
+        ["v1", "drain"] => {
+            let change = match method {
+                _ if is_read => None,
+                Method::POST => Some(true),
+                Method::DELETE => Some(false),
+                _ => return only("GET, POST and DELETE are"),
+            };
+            Ok(response(StatusCode::OK, JSON, hosts::drain(&reached.source, change).await?.to_string()))
+        }
+        ["v1", "operations" | "openapi.json" | "connections"]
+        | ["v1", "operations", _]
+        | ["v1", "hosts", _, "keys"] => only("GET is"),
         ["v1", "reload"] if method == Method::POST => {
             ordered(reached, Action::Document(OnDocument::Reload), what).await
         }
@@ -186,7 +201,7 @@ async fn answer(reached: &Reached, request: Request, what: &str) -> Result<Respo
         ["v1", "hosts", host, "disconnect"] if method == Method::POST => {
             ordered(reached, Action::Disconnect(host.to_owned()), what).await
         }
-        ["v1", "reload"] | ["v1", "config", "discard"] | ["v1", "hosts", _, "disconnect"] => only("POST"),
+        ["v1", "reload"] | ["v1", "config", "discard"] | ["v1", "hosts", _, "disconnect"] => only("POST is"),
         ["v1", ref words @ ..] if let Some(place) = Place::of(words) => {
             if is_read {
                 show(reached, &place, request.headers())

@@ -82,14 +82,19 @@ pub struct Guarded {
 }
 
 impl Service {
-    /// Answers requests in a thread of its own.
+    /// Answers requests in a thread of its own. Metrics have series of at most `pairs_max` pairs of device and tenant.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(doors: Doors, source: Arc<dyn Source>, board: Arc<Board>) -> io::Result<Service> {
+    pub fn start(
+        doors: Doors,
+        source: Arc<dyn Source>,
+        board: Arc<Board>,
+        pairs_max: usize,
+    ) -> io::Result<Service> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let Doors { socket, guarded, open } = doors;
-        let sight = Arc::new(Sight::new());
+        let sight = Arc::new(Sight::new(pairs_max));
         let all = |access| routes::all(&source, &board, &sight, access);
         {
             let _inside = runtime.enter();

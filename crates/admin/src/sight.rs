@@ -25,9 +25,6 @@ use server::Stats;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Pairs of device and tenant with series of their own.
-const PAIRS_MAX: usize = 1000;
-
 /// See the module.
 pub(crate) struct Sight {
     pub(crate) events: Events,
@@ -37,9 +34,9 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    /// Nobody looks yet.
-    pub(crate) fn new() -> Sight {
-        let shown = Mutex::new(Shown::new(PAIRS_MAX));
+    /// Nobody looks yet. At most `pairs_max` pairs of device and tenant have series of their own.
+    pub(crate) fn new(pairs_max: usize) -> Sight {
+        let shown = Mutex::new(Shown::new(pairs_max));
         Sight { events: Events::new(), shown, started: Instant::now() }
     }
 
@@ -53,7 +50,7 @@ impl Sight {
     ) -> Option<Result<Response, Refusal>> {
         Some(match words {
             ["healthz"] => Ok(told(health::alive(&source.stats()))),
-            ["readyz"] => Ok(told(health::ready(&source.stats(), board))),
+            ["readyz"] => Ok(told(health::ready(&source.stats(), board, &**source))),
             ["metrics"] => Ok(self.metrics(&source.stats())),
             ["v1", "stats"] => stats(&source.stats(), query),
             ["v1", "slow"] => slow::answer(&source.slow_ios(), query),

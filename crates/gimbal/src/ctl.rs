@@ -12,14 +12,20 @@
 //!
 //! Holds: `tests/ctl.rs`.
 
+mod ana;
+mod connections;
+mod drain;
+
 use crate::output;
 use crate::reach::{Reach, reported};
 use admin::{Client, Reply};
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
+use drain::DrainAction;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use units::Nanos;
 
 const PENDING: u8 = 4;
 /// Times that a change of one entry is repeated when others change the configuration meanwhile.
@@ -103,6 +109,25 @@ enum CtlCommand {
         #[command(subcommand)]
         action: HostAction,
     },
+    /// Print the groups of namespaces with their access states, or change the state of one
+    Ana {
+        #[command(subcommand)]
+        action: Option<AnaAction>,
+    },
+    /// Print the connections of hosts
+    Connections {
+        /// Only those of this host NQN
+        #[arg(long, value_name = "NQN")]
+        host: Option<String>,
+    },
+    /// Take the target out of use for maintenance, until it ends: hosts are told to use other paths
+    Drain {
+        /// Wait until no IO is left, for at most this time, such as 60s; then the exit code is 4
+        #[arg(long, value_name = "TIME")]
+        wait: Option<Nanos>,
+        #[command(subcommand)]
+        action: Option<DrainAction>,
+    },
     /// Say whether the target is alive and ready for hosts
     Health,
 }
@@ -111,6 +136,17 @@ enum CtlCommand {
 enum HostAction {
     /// End its connections; it may connect again, unless the subsystem does not allow it any more
     Disconnect,
+}
+
+#[derive(Subcommand)]
+enum AnaAction {
+    /// Change how hosts reach the namespaces of a group, in the target and in its file
+    Set {
+        /// The name of the group
+        group: String,
+        /// optimized, non-optimized, inaccessible or persistent-loss
+        state: String,
+    },
 }
 
 #[derive(Subcommand)]
@@ -129,6 +165,7 @@ enum Kind {
     Namespace,
     Host,
     Tenant,
+    Group,
     #[value(alias = "limit")]
     Limits,
     Log,
@@ -140,7 +177,7 @@ impl Kind {
     /// Words that name an entry.
     fn names(self) -> usize {
         match self {
-            Kind::Device | Kind::Subsystem | Kind::Host | Kind::Tenant => 1,
+            Kind::Device | Kind::Subsystem | Kind::Host | Kind::Tenant | Kind::Group => 1,
             Kind::Namespace => 2,
             Kind::Limits | Kind::Log | Kind::Security | Kind::Listen => 0,
         }
@@ -154,6 +191,7 @@ impl Kind {
             Kind::Subsystem => "subsystems",
             Kind::Host => "hosts",
             Kind::Tenant => "tenants",
+            Kind::Group => "groups",
             Kind::Limits => "limits",
             Kind::Log => "log",
             Kind::Security => "security",
@@ -213,6 +251,13 @@ impl Target {
             CtlCommand::Host { nqn, action: HostAction::Disconnect } => {
                 self.act(&format!("/v1/hosts/{}/disconnect", encoded(&nqn)))
             }
+            CtlCommand::Ana { action: None } => self.list_groups(),
+            CtlCommand::Ana { action: Some(AnaAction::Set { group, state }) } => {
+                let body = Value::Object(Map::from_iter([("state".to_owned(), Value::from(state))]));
+                self.write("PATCH", &Kind::Group.path(&[group]), &[], body.to_string().into_bytes())
+            }
+            CtlCommand::Connections { host } => self.connections(host.as_deref()),
+            CtlCommand::Drain { wait, action } => self.drain(wait, action),
             CtlCommand::Health => self.health(),
         }
     }

@@ -193,7 +193,10 @@ impl<'a> Running<'a> {
             Err(error @ ReloadError::New(_)) => Err(Failure::New(error.to_string())),
             Err(error @ ReloadError::Stopped) => Err(Failure::Stopped(error.to_string())),
             Err(
-                error @ (ReloadError::Stuck { .. } | ReloadError::NotErased { .. } | ReloadError::Listen(_)),
+                error @ (ReloadError::Stuck { .. }
+                | ReloadError::NotErased { .. }
+                | ReloadError::Blocked { .. }
+                | ReloadError::Listen(_)),
             ) => {
                 self.board.replace(Document::new(text), false);
                 Err(Failure::Incomplete(error.to_string()))

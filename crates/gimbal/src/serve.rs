@@ -24,7 +24,7 @@ use server::config::{
     AdminSocket, BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig,
     Lines, LogConfig, LogFormat, Speed,
 };
-use server::{EscapedLines, KeyUse, Remote, Server, Shutdown, SlowIos, Stats};
+use server::{EscapedLines, KeyUse, Listing, Remote, Server, Shutdown, SlowIos, Stats};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -203,6 +203,7 @@ fn serve(
         );
     }
     let doors = doors::open(&config)?;
+    let pairs_max = config.metrics.pairs_max as usize;
     let server = Server::start(config).map_err(|error| Error::msg(explain_start(error, args, lines)))?;
     let registration = Registration::start().context("cannot start the thread that registers the SSDs")?;
     registration.offer(&server);
@@ -211,7 +212,7 @@ fn serve(
     let (requester, owner) = control::queue();
     let (remote, logged) = (server.remote(), log.clone());
     let reached = Arc::new(Reached { requester: requester.clone(), remote: remote.clone() });
-    let service = doors.map(|doors| Service::start(doors, reached, Arc::clone(&board)));
+    let service = doors.map(|doors| Service::start(doors, reached, Arc::clone(&board), pairs_max));
     let service = service.transpose().context("cannot start the thread of the admin API")?;
     announce(server.addresses());
     notify(State::Ready);
@@ -250,6 +251,9 @@ fn serve(
     })
 }
 
+/// The time for the thread of a device to say which connections it has. It takes less than a millisecond, unless the thread hangs.
+pub(crate) const LISTING_WAIT: Duration = Duration::from_secs(1);
+
 /// The target for the thread of the admin API.
 struct Reached {
     requester: Requester,
@@ -267,6 +271,22 @@ impl Source for Reached {
 
     fn key_uses(&self, host: &str) -> Option<Vec<KeyUse>> {
         self.remote.key_uses(host)
+    }
+
+    fn connections(&self) -> Listing {
+        self.remote.connections(LISTING_WAIT)
+    }
+
+    fn drain(&self, is_drained: bool) {
+        self.remote.drain(is_drained);
+    }
+
+    fn is_drained(&self) -> bool {
+        self.remote.is_drained()
+    }
+
+    fn failed_flushes(&self) -> Vec<String> {
+        self.remote.failed_flushes()
     }
 
     fn ask(&self, order: Order) -> Result<(), Refusal> {

@@ -131,6 +131,97 @@ fn a_change_is_in_effect_and_in_the_file_with_its_comments() {
 }
 
 #[test]
+fn the_state_of_a_group_is_listed_and_changed_in_the_file() {
+    let place = Place::new("ana", "");
+    let groups = "group = \"left\"\n[[group]]\nname = \"left\"  # of the rack\nid = 9\n[[group]]\nname = \"right\"\nid = 3\n";
+    fs::write(&place.file, format!("{}{groups}", place.text())).expect("ours");
+    let _target = Process::start(&mut place.command());
+    let listed = |state: &str| {
+        format!("left: number 9, {state}: 1 of {NQN}\nright: number 3, optimized: no namespaces\n")
+    };
+    assert_eq!(place.ctl(&["ana"]), (Some(0), listed("optimized")));
+    let (code, said) = place.ctl(&["ana", "set", "left", "non-optimized"]);
+    assert!(code == Some(0) && said.contains("optimized, number 9 → non-optimized, number 9"), "{said}");
+    assert_eq!(place.ctl(&["ana"]), (Some(0), listed("non-optimized")));
+    assert!(
+        place.text().contains("name = \"left\"  # of the rack\nid = 9\nstate = \"non-optimized\"\n"),
+        "{}",
+        place.text()
+    );
+    let before = place.text();
+    let (code, said) = place.ctl(&["ana", "set", "left", "gone"]);
+    assert!(
+        code == Some(1) && said.contains("line 24: group[0].state: \"gone\" is not \"optimized\""),
+        "{said}"
+    );
+    let (code, said) = place.ctl(&["ana", "set", "middle", "inaccessible"]);
+    assert!(code == Some(1) && said.contains("there are left right"), "{said}");
+    let (code, said) = place.ctl(&["remove", "group", "left"]);
+    assert!(code == Some(1) && said.contains("no group is called \"left\""), "{said}");
+    assert_eq!(place.text(), before);
+}
+
+#[test]
+fn a_drain_is_over_when_an_operator_says_so_or_when_the_target_is_killed() {
+    let place = Place::new("drain", "");
+    let (mut target, mut log) = Process::start_with_log(&mut place.command());
+    let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("a client");
+    let [subsystem, host] = [NQN, TENANT].map(|name| Nqn::new(name).expect("valid"));
+    let options = ControllerOptions::new(target.address(), subsystem, host, HostId([7; 16]));
+    let options = ControllerOptions { retry: RetryPolicy::Never, ..options };
+    let controller = client.connect(options.clone()).wait().expect("connects");
+    let (code, said) = place.ctl(&["connections"]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(code == Some(0) && lines.len() >= 2, "{said}");
+    let is_right =
+        |line: &&str| line.starts_with(TENANT) && line.contains(NQN) && line.contains(" controller 1 queue ");
+    assert!(lines.iter().all(is_right), "{said}");
+    assert_eq!(place.ctl(&["connections", "--host", TENANT]).1.lines().count(), lines.len());
+    assert_eq!(place.ctl(&["connections", "--host", NQN]), (Some(0), String::new()));
+
+    let drained = format!("drained: {0} connections, 0 IOs\n{TENANT}: {0} connections, 0 IOs\n", lines.len());
+    assert_eq!(place.ctl(&["drain", "--wait", "60s"]), (Some(0), drained.clone()));
+    assert_eq!(place.ctl(&["drain", "status"]), (Some(0), drained.clone()));
+    let (code, said) = place.ctl(&["health"]);
+    assert!(code == Some(1) && said.contains("not ready: the target is drained"), "{said}");
+    let waiting = client.connect(options);
+    log.await_line("Connect refused: the target is drained for maintenance");
+    // A change of the file goes on meanwhile.
+    assert_eq!(place.ctl(&["add", "tenant", TENANT, "weight=4"]).0, Some(0));
+    let (code, said) = place.ctl(&["drain", "end"]);
+    assert!(code == Some(0) && said.starts_with("in use: "), "{said}");
+    drop(waiting.wait().expect("a host that was turned away tries again"));
+    assert_eq!(place.ctl(&["health"]).0, Some(0));
+
+    assert_eq!(place.ctl(&["drain"]).0, Some(0));
+    drop(controller);
+    target.kill();
+    let _target = Process::start(&mut place.command());
+    let in_use = "in use: 0 connections, 0 IOs\n".to_owned();
+    assert_eq!(place.ctl(&["drain", "status"]), (Some(0), in_use), "nothing of it is remembered");
+    assert_eq!(place.ctl(&["health"]).0, Some(0));
+}
+
+#[test]
+fn a_drain_counts_the_ios_of_a_device_that_hangs_and_does_not_wait_for_them() {
+    let place = Place::new("drain-hang", "[[device.fault]]\nkind = \"hang\"\nop = \"write\"\n");
+    let target = Process::start(&mut place.command());
+    let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("a client");
+    let [subsystem, host] = [NQN, TENANT].map(|name| Nqn::new(name).expect("valid"));
+    let options = ControllerOptions::new(target.address(), subsystem, host, HostId([7; 16]));
+    let controller = client.connect(options).wait().expect("connects");
+    let buffer = controller.client().buffer(4096).expect("the client has memory to spare");
+    let write = Request::new(0, 1, Operation::Write { durable: false }, Lba(0), 1);
+    let _never = controller.submit(write.with_buffer(buffer));
+    while !place.ctl(&["connections"]).1.contains(", 1 IOs") {}
+    let (code, said) = place.ctl(&["drain", "--wait", "10ms"]);
+    assert!(
+        code == Some(4) && said.contains(&format!("{TENANT}: ")) && said.contains(" connections, 1 IOs"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_host_is_disconnected_and_health_is_open_to_all() {
     let place = Place::new("disconnect", "");
     fs::write(&place.file, format!("{}[metrics]\nlisten = \"127.0.0.1:0\"\n", place.text())).expect("ours");

@@ -142,6 +142,28 @@ fn sees_namespaces_change(kernel: Kernel) {
     target.stop();
 }
 
+#[test]
+fn linux_6_12_uses_two_paths_and_follows_the_state_of_their_group() {
+    let scratch = Scratch::new("paths");
+    let group = |state: &str| {
+        format!("group = \"left\"\n\n[[group]]\nname = \"left\"\nid = 5\nstate = \"{state}\"\n")
+    };
+    // The last namespace is in the group.
+    let mut target = Target::listening(&scratch, Medium::File, &group("optimized"), 2);
+    let mut guest = Walk::new(Linux6_12, "paths", target.address(), NQN)
+        .variable("OTHER_PORT", target.addresses()[1].port())
+        .start();
+    for state in ["inaccessible", "optimized", "non-optimized", "optimized"] {
+        guest.wait_for(&format!("make it {state}"));
+        target.reload(|text| {
+            let (before, _) = text.split_once("group = ").expect("the group is the end of the file");
+            format!("{before}{}", group(state))
+        });
+    }
+    guest.finish();
+    target.stop();
+}
+
 /// A host under load outlives the target's `end` and start.
 fn survives(kernel: Kernel, end: impl FnOnce(&mut Target)) {
     let scratch = Scratch::new(&format!("restart-{kernel:?}"));

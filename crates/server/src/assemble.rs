@@ -1,6 +1,6 @@
 //! Makes the subsystems that hosts see, from the configuration and the devices.
 
-use crate::config::{self, AllowedHosts, Config, NamespaceConfig, SubsystemConfig, Tls};
+use crate::config::{self, AllowedHosts, Config, GROUP_MAX, NamespaceConfig, SubsystemConfig, Tls};
 use crate::device::{Facts, Usage};
 use crate::home::{Home, Placement};
 use crate::identity::{self, Identifiers};
@@ -89,17 +89,20 @@ pub(crate) fn home(
         io_queues_max: bounds.io_queues_max,
         queue_entries_max: bounds.queue_entries_max,
         keep_alive_max: bounds.keep_alive_max,
+        ana_groups_max: GROUP_MAX,
         ..Limits::default()
     };
     described.persistence = config.state_dir.is_some();
     let mut placed = Vec::new();
     for namespace in &subsystem.namespaces {
-        let (info, placement) = place(&subsystem.nqn, namespace, devices)?;
+        let (info, placement) = place(config, &subsystem.nqn, namespace, devices)?;
         placed.push((namespace.nsid, placement, usage(namespace, &info, devices)));
         described.namespaces.insert(namespace.nsid, info);
     }
+    let access = config.access(subsystem);
     let subsystem = Subsystem::new(described).map_err(SubsystemError::Refused)?;
     let mut home = Home { subsystem, placements: Vec::new(), usages: HashMap::new() };
+    home.set_access(&access).map_err(SubsystemError::Refused)?;
     placed.into_iter().for_each(|(nsid, placement, usage)| home.place(nsid, placement, usage));
     Ok(home)
 }
@@ -120,6 +123,7 @@ pub(crate) fn name_of(nqn: &str, namespace: &NamespaceConfig) -> NamespaceName {
 
 /// A namespace of subsystem `nqn`, and its place on a device.
 pub(crate) fn place(
+    config: &Config,
     nqn: &str,
     namespace: &NamespaceConfig,
     devices: &Devices<'_>,
@@ -147,6 +151,7 @@ pub(crate) fn place(
     info.zeroes_after_deallocate = device.discard_zeroes;
     info.thin = device.thin;
     info.read_only = namespace.read_only || device.read_only;
+    info.ana_group = config.group_of(namespace);
     let offset = namespace.offset.get();
     Ok((info, Placement { device: *slot, offset, block_log2: block_size.log2() }))
 }

@@ -103,7 +103,7 @@ fn parse_digits(digits: &str, count: usize) -> Option<u128> {
     u128::from_str_radix(digits, 16).ok().filter(|&number| number != 0)
 }
 
-fn fnv1a(parts: &[&[u8]]) -> u128 {
+pub(crate) fn fnv1a(parts: &[&[u8]]) -> u128 {
     parts
         .iter()
         .copied()

@@ -5,8 +5,8 @@ mod common;
 use common::*;
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::event::EventKind;
-use nvme::spec::opcode::{admin, nvm};
-use nvme::spec::{Nqn, Sqe, Status, feature};
+use nvme::spec::opcode::nvm;
+use nvme::spec::{Nqn, Status};
 use nvme::tcp::host::Transfer;
 use sched::Scheduler;
 use server::config::{
@@ -59,26 +59,6 @@ fn reload(server: &mut ServerHandle, config: &Config) -> Vec<Change> {
 
 fn subjects(changes: &[Change]) -> Vec<(Subject, String)> {
     changes.iter().map(|change| (change.subject, change.name.clone())).collect()
-}
-
-/// Asks for one event notification of a kind.
-fn listen_for(queue: &mut Queue, kind: EventKind) {
-    let dwords = [u32::from(feature::ASYNC_EVENT_CONFIGURATION), kind.configuration_bit(), 0, 0, 0, 0];
-    let set = Sqe::new(admin::SET_FEATURES).with_cdw10_15(dwords);
-    assert!(queue.command(set, Transfer::None).0.status().is_success());
-    queue.submit(Sqe::new(admin::ASYNC_EVENT_REQUEST), Transfer::None);
-}
-
-/// Waits for the event, reads the log page that it names, and asks for the next one.
-fn told(queue: &mut Queue, kind: EventKind) -> Vec<u8> {
-    let (cqe, _) = queue.next().expect("an event");
-    assert_eq!(cqe.dw0(), kind.to_dw0());
-    let dwords = [u32::from(kind.log_page()) | (4096 / 4 - 1) << 16, 0, 0, 0, 0, 0];
-    let get = Sqe::new(admin::GET_LOG_PAGE).with_cdw10_15(dwords);
-    let (cqe, data) = queue.command(get, Transfer::FromController(vec![0; 4096], 4096));
-    assert!(cqe.status().is_success());
-    queue.submit(Sqe::new(admin::ASYNC_EVENT_REQUEST), Transfer::None);
-    data.expect("a log page")
 }
 
 /// Numbers of the namespaces that a host sees.

@@ -239,3 +239,136 @@ fn a_device_is_removed_when_its_blocks_are_erased() {
     assert_eq!(server.stats().ssds.len(), 1);
     assert_eq!(server.shutdown(AMPLE), Shutdown::Complete);
 }
+
+/// A target over a file, whose memory of wipes outlives it.
+struct Lasting {
+    folder: Folder,
+    now: Config,
+}
+
+impl Lasting {
+    fn new(name: &str) -> Lasting {
+        let folder = Folder::new(&format!("wipe-{name}"));
+        let path = folder.0.join("image");
+        let file = DeviceKind::File { path, size: Some(Bytes::mib(256)), create: true, direct: false };
+        let now = Config { state_dir: Some(folder.0.join("state")), ..config(file, Vec::new(), true) };
+        Lasting { folder, now }
+    }
+
+    /// Starts it, has namespace 2 filled and removed, and ends it before anything is erased.
+    fn cut_off(&self) {
+        let mut now = self.now.clone();
+        now.devices[0].faults = vec![fault(FaultKind::Hang(FaultRelease::Never), 1)];
+        let mut server = start(now.clone());
+        let mut host = client(&server, ONE, HOST);
+        fill(&mut host, 1);
+        fill(&mut host, 2);
+        now.subsystems[0].namespaces.pop();
+        reload(&mut server, &now);
+        server.remote().stop();
+        drop(server);
+        assert_eq!(self.notes().len(), 1, "the state directory remembers");
+    }
+
+    fn notes(&self) -> Vec<PathBuf> {
+        let notes = std::fs::read_dir(self.folder.0.join("state/wipes")).expect("a folder");
+        notes.map(|entry| entry.expect("an entry").path()).collect()
+    }
+}
+
+#[test]
+fn a_start_goes_on_with_what_was_not_erased_and_serves_nothing_on_it() {
+    let lasting = Lasting::new("restart");
+    lasting.cut_off();
+    // The blocks have a new owner in the file, and the device another name.
+    let mut next = with_next_owner(&lasting.now);
+    next.devices[0].name = "renamed".to_owned();
+    next.subsystems[0].namespaces.iter_mut().for_each(|namespace| namespace.device = "renamed".to_owned());
+    let mut server = start(next.clone());
+    let mut host = client(&server, ONE, HOST);
+    assert_filled(&mut host, 1);
+    assert_eq!(host.read(3, 0, 1), Err(Status::INVALID_NAMESPACE), "not before it is erased");
+    reload(&mut server, &next);
+    assert_zero(&mut host, 3);
+    assert_eq!(lasting.notes(), [] as [PathBuf; 0], "and forgotten before they had a new owner");
+    fill(&mut host, 3);
+    drop(server);
+    let server = start(next);
+    assert_filled(&mut client(&server, ONE, HOST), 3);
+}
+
+#[test]
+fn a_removal_that_was_not_done_is_undone_if_the_file_still_has_the_namespace() {
+    let lasting = Lasting::new("undone");
+    lasting.cut_off();
+    // As before hosts lost the namespace.
+    let note = lasting.notes().remove(0);
+    let text = std::fs::read_to_string(&note).expect("text");
+    let (_, body) = text.split_once('\n').expect("two lines and more");
+    let body = body.replace("\"is_due\": true", "\"is_due\": false");
+    let crc = nvme::tcp::pdu::crc32c(body.as_bytes());
+    std::fs::write(&note, format!("gimbal-wipes 1 crc32c={crc:08x} bytes={}\n{body}", body.len()))
+        .expect("ours");
+    let next = with_next_owner(&lasting.now);
+    let saved = std::fs::read(&note).expect("just written");
+    let server = start(lasting.now.clone());
+    assert_filled(&mut client(&server, ONE, HOST), 2);
+    assert_eq!(lasting.notes(), [] as [PathBuf; 0]);
+    drop(server);
+    // The file has it no more: the removal goes on.
+    std::fs::write(&note, saved).expect("ours");
+    let mut server = start(next.clone());
+    reload(&mut server, &next);
+    assert_zero(&mut client(&server, ONE, HOST), 3);
+}
+
+#[test]
+fn blocks_that_are_gone_need_not_be_erased() {
+    let lasting = Lasting::new("smaller");
+    lasting.cut_off();
+    let image =
+        std::fs::File::options().write(true).open(lasting.folder.0.join("image")).expect("it is there");
+    image.set_len(64 << 20).expect("a file can be cut");
+    let mut now = lasting.now.clone();
+    now.devices[0].kind =
+        DeviceKind::File { path: lasting.folder.0.join("image"), size: None, create: false, direct: false };
+    now.subsystems[0].namespaces.pop();
+    let server = start(now);
+    assert_filled(&mut client(&server, ONE, HOST), 1);
+    until(|| lasting.notes().is_empty());
+}
+
+#[test]
+fn nothing_is_removed_if_it_cannot_be_noted() {
+    let lasting = Lasting::new("full");
+    let mut server = start(lasting.now.clone());
+    let mut host = client(&server, ONE, HOST);
+    fill(&mut host, 2);
+    let folder = lasting.folder.0.join("state/wipes");
+    std::fs::remove_dir(&folder).expect("it is empty");
+    let next = with_next_owner(&lasting.now);
+    let refused = server.reload(next.clone(), AMPLE).expect_err("there is no place for the note");
+    assert!(
+        matches!(&refused, ReloadError::New(_)) && refused.to_string().contains("have to be erased in"),
+        "{refused}"
+    );
+    assert_filled(&mut host, 2);
+    std::fs::create_dir(&folder).expect("it is gone");
+    reload(&mut server, &next);
+    assert_zero(&mut host, 3);
+}
+
+#[test]
+fn a_note_that_cannot_be_read_keeps_the_target_from_starting() {
+    let lasting = Lasting::new("damaged");
+    lasting.cut_off();
+    let note = lasting.notes().remove(0);
+    let whole = std::fs::read(&note).expect("a file");
+    for bytes in [&whole[..whole.len() - 1], b"gimbal-wipes 9 crc32c=00000000 bytes=0\n"] {
+        std::fs::write(&note, bytes).expect("ours");
+        let refused =
+            server::Server::start(lasting.now.clone()).err().expect("a note is damaged").to_string();
+        assert!(refused.contains(&note.display().to_string()) && refused.contains("by hand"), "{refused}");
+    }
+    assert_eq!(std::fs::read(&note).expect("it stays"), b"gimbal-wipes 9 crc32c=00000000 bytes=0\n");
+}

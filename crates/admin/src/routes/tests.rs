@@ -4,9 +4,10 @@ use super::*;
 use crate::document::Document;
 use crate::events::Events;
 use proptest::prelude::*;
-use server::{AcceptorStats, SlowIos, Stats};
+use server::{AcceptorStats, ConnectionFacts, Listing, SlowIos, Stats};
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tower_service::Service;
 use units::Nanos;
@@ -18,6 +19,7 @@ const TEXT: &str = "listen = [\"127.0.0.1:0\"]\n[limits]\nconnections = 5\n";
 struct Owner {
     board: Mutex<Option<Arc<Board>>>,
     turn: Nanos,
+    is_drained: AtomicBool,
 }
 
 impl Source for Owner {
@@ -35,6 +37,37 @@ impl Source for Owner {
         let (known, last) = (Duration::from_secs(90), Some(Duration::from_secs(5)));
         let of = |field| KeyUse { field, fingerprint: "0a1b2c3d".to_owned(), known, proofs: 2, last };
         (host == HOST).then(|| vec![of("dhchap_key")])
+    }
+
+    /// Two hosts, one with more connections than an answer has.
+    fn connections(&self) -> Listing {
+        let of = |host: &str, queue| ConnectionFacts {
+            peer: ([127, 0, 0, 1], 1).into(),
+            host: host.into(),
+            subsystem: None,
+            controller: 1,
+            queue,
+            thread: "device a".to_owned(),
+            is_open: queue > 0,
+            is_authenticated: false,
+            has_tls: false,
+            age: Nanos::secs(3),
+            ios: 2,
+        };
+        let connections = (0..1001).map(|queue| of("nqn.a", queue)).chain([of("nqn.b", 1)]).collect();
+        Listing { connections, unanswered: vec!["b".to_owned()] }
+    }
+
+    fn drain(&self, is_drained: bool) {
+        self.is_drained.store(is_drained, Ordering::Relaxed);
+    }
+
+    fn is_drained(&self) -> bool {
+        self.is_drained.load(Ordering::Relaxed)
+    }
+
+    fn failed_flushes(&self) -> Vec<String> {
+        if self.is_drained() { vec!["c".to_owned()] } else { Vec::new() }
     }
 
     fn ask(&self, order: Order) -> Result<(), Refusal> {
@@ -66,9 +99,13 @@ impl Source for Owner {
 
 fn api() -> (Router, Arc<Board>) {
     let board = Arc::new(Board::new(Some(Path::new("/etc/gimbal.toml")), Document::new(TEXT.to_owned())));
-    let owner = Owner { board: Mutex::new(Some(Arc::clone(&board))), turn: Nanos::ZERO };
+    let owner = Owner {
+        board: Mutex::new(Some(Arc::clone(&board))),
+        turn: Nanos::ZERO,
+        is_drained: AtomicBool::default(),
+    };
     let source: Arc<dyn Source> = Arc::new(owner);
-    (all(&source, &board, &Arc::new(Sight::new()), None), board)
+    (all(&source, &board, &Arc::new(Sight::new(1000)), None), board)
 }
 
 struct Seen {
@@ -173,9 +210,9 @@ fn a_body_that_does_not_come_is_not_waited_for() {
 #[test]
 fn a_full_queue_says_when_to_come_again_and_a_thread_that_hangs_is_named() {
     let board = Arc::new(Board::new(None, Document::new(TEXT.to_owned())));
-    let owner = Owner { board: Mutex::new(None), turn: Nanos::secs(7) };
+    let owner = Owner { board: Mutex::new(None), turn: Nanos::secs(7), is_drained: AtomicBool::default() };
     let source: Arc<dyn Source> = Arc::new(owner);
-    let router = all(&source, &board, &Arc::new(Sight::new()), None);
+    let router = all(&source, &board, &Arc::new(Sight::new(1000)), None);
     let seen = send(&router, "POST", "/v1/reload", &[], "");
     assert_eq!((seen.status, &seen.headers[header::RETRY_AFTER]), (503, &HeaderValue::from_static("1")));
     assert!(board.operations().is_empty(), "what was refused does not wait");
@@ -187,7 +224,7 @@ fn a_full_queue_says_when_to_come_again_and_a_thread_that_hangs_is_named() {
         assert_eq!(send(&router, "GET", path, &[], "").status, 200);
     }
     // The open address neither changes anything nor shows the configuration.
-    let open = open(&source, &board, &Arc::new(Sight::new()));
+    let open = open(&source, &board, &Arc::new(Sight::new(1000)));
     assert_eq!(send(&open, "GET", "/healthz", &[], "").status, 503);
     assert_eq!(send(&open, "GET", "/v1/config", &[], "").status, 404);
     assert_eq!(send(&open, "POST", "/readyz", &[], "").status, 405);
@@ -235,7 +272,8 @@ fn events_come_once_a_second_to_a_bounded_number() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
         let (events, board) = (Events::new(), Arc::new(Board::new(None, Document::new(TEXT.to_owned()))));
-        let owner = Owner { board: Mutex::new(Some(board)), turn: Nanos::ZERO };
+        let owner =
+            Owner { board: Mutex::new(Some(board)), turn: Nanos::ZERO, is_drained: AtomicBool::default() };
         tokio::spawn(events.clone().run(Arc::new(owner)));
         let mut streams: Vec<_> =
             (0..32).map(|_| events.stream().expect("there is room").into_body()).collect();
@@ -296,10 +334,13 @@ proptest! {
 fn a_reader_may_look_and_no_more() {
     let [read, admin] = ["r", "a"].map(|letter| letter.repeat(32));
     let board = Arc::new(Board::new(None, Document::new(TEXT.to_owned())));
-    let source: Arc<dyn Source> =
-        Arc::new(Owner { board: Mutex::new(Some(Arc::clone(&board))), turn: Nanos::ZERO });
+    let source: Arc<dyn Source> = Arc::new(Owner {
+        board: Mutex::new(Some(Arc::clone(&board))),
+        turn: Nanos::ZERO,
+        is_drained: AtomicBool::default(),
+    });
     let access = Access::new(server::AdminTokens::new(Some(&read), Some(&admin)));
-    let router = all(&source, &board, &Arc::new(Sight::new()), Some(Arc::new(access)));
+    let router = all(&source, &board, &Arc::new(Sight::new(1000)), Some(Arc::new(access)));
     let tag = etag(board.document().generation());
     let tag = tag.to_str().expect("ASCII");
     for (token, looks, writes) in [(&*read, 200, 403), (&*admin, 200, 200), ("guess", 401, 401)] {
@@ -333,6 +374,42 @@ fn every_operation_of_the_description_is_answered() {
             let status = send(&router, &method.to_uppercase(), &path, &headers, "{}").status;
             assert_eq!(status != 405, operations.get(method).is_some(), "{method} {path}: {status}");
         }
+    }
+}
+
+#[test]
+fn connections_come_in_pages_and_a_drain_says_what_is_left() {
+    let (router, _) = api();
+    let get = |path: &str| -> (u16, Value) {
+        let seen = send(&router, "GET", path, &[], "");
+        (seen.status, serde_json::from_str(&seen.body).expect("JSON"))
+    };
+    let (_, first) = get("/v1/connections");
+    assert_eq!((&first["total"], &first["next"]), (&json!(1002), &json!(1000)));
+    assert_eq!(first["connections"].as_array().map(Vec::len), Some(1000));
+    let (_, rest) = get("/v1/connections?from=1000");
+    assert_eq!((rest["connections"].as_array().map(Vec::len), &rest["next"]), (Some(2), &Value::Null));
+    let (_, own) = get("/v1/connections?host=nqn.b");
+    assert_eq!((&own["total"], &own["connections"][0]["age_seconds"]), (&json!(1), &json!(3)));
+    assert_eq!(own["not_answering"], json!(["b"]));
+    for wrong in ["?from=x", "?hosts=a"] {
+        assert_eq!(get(&format!("/v1/connections{wrong}")).0, 400);
+    }
+    assert_eq!(get("/v1/drain").1["draining"], false);
+    for (method, is_drained) in [("POST", true), ("POST", true), ("DELETE", false)] {
+        let body: Value =
+            serde_json::from_str(&send(&router, method, "/v1/drain", &[], "").body).expect("JSON");
+        assert_eq!(body["draining"], is_drained);
+        assert_eq!(body["hosts"][0], json!({ "host": "nqn.a", "connections": 1000, "ios": 2002 }));
+        assert_eq!((&body["ios"], &body["connections"]), (&json!(2004), &json!(1001)));
+        let ready = get("/readyz");
+        assert_eq!(ready.0 == 503, is_drained, "{}", ready.1);
+        let reasons = ready.1["reasons"].as_array().expect("a list");
+        assert_eq!(reasons.len(), if is_drained { 2 } else { 0 }, "{reasons:?}");
+        assert_eq!(
+            reasons.first().is_some_and(|why| why.to_string().contains("flush of device c")),
+            is_drained
+        );
     }
 }
 

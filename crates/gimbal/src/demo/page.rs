@@ -1,9 +1,11 @@
 //! The dashboard of the switch of the demo (`--watch`): one page for all runs, which goes on with the switch of the next run.
 
+use super::scenario::TENANTS;
 use crate::output;
+use crate::serve::LISTING_WAIT;
 use admin::{Board, Document, Doors, Order, Refusal, Service, Source};
 use anyhow::{Context, Result};
-use server::{KeyUse, Remote, SlowIos, Stats};
+use server::{KeyUse, Listing, Remote, SlowIos, Stats};
 use std::env;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
@@ -30,8 +32,8 @@ impl Page {
         let doors = Doors { socket: None, guarded: None, open: Some(listener) };
         let board = Arc::new(Board::new(None, Document::new(String::new())));
         let source: Arc<dyn Source> = Arc::clone(&shown) as Arc<dyn Source>;
-        let service =
-            Service::start(doors, source, board).context("cannot start the thread of the dashboard")?;
+        let service = Service::start(doors, source, board, TENANTS.len())
+            .context("cannot start the thread of the dashboard")?;
         output::note(format_args!("dashboard: {url}"));
         if ["DISPLAY", "WAYLAND_DISPLAY"].into_iter().any(|name| env::var_os(name).is_some()) {
             let mut browser = Command::new("xdg-open");
@@ -65,8 +67,23 @@ impl Source for Shown {
         self.switch().map_or_else(nothing, |switch| switch.slow_ios())
     }
 
-    fn key_uses(&self, _host: &str) -> Option<Vec<KeyUse>> {
-        None
+    fn key_uses(&self, host: &str) -> Option<Vec<KeyUse>> {
+        self.switch()?.key_uses(host)
+    }
+
+    fn connections(&self) -> Listing {
+        self.switch().map_or_else(Listing::default, |switch| switch.connections(LISTING_WAIT))
+    }
+
+    /// Nobody can ask for it: the page is for who looks.
+    fn drain(&self, _is_drained: bool) {}
+
+    fn is_drained(&self) -> bool {
+        false
+    }
+
+    fn failed_flushes(&self) -> Vec<String> {
+        self.switch().map_or_else(Vec::new, |switch| switch.failed_flushes())
     }
 
     fn ask(&self, _order: Order) -> Result<(), Refusal> {

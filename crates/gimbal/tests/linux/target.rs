@@ -33,8 +33,13 @@ impl Target {
         Target::with(scratch, medium, "")
     }
 
-    /// The same, with `more` at the end of the configuration.
+    /// The same, with `more` at the end of the configuration, after the namespaces.
     pub(crate) fn with(scratch: &Scratch, medium: Medium, more: &str) -> Target {
+        Target::listening(scratch, medium, more, 1)
+    }
+
+    /// The same, with this many addresses.
+    pub(crate) fn listening(scratch: &Scratch, medium: Medium, more: &str, addresses: usize) -> Target {
         let device = match medium {
             Medium::File => {
                 format!(
@@ -74,13 +79,18 @@ block_size = 512
         );
         std::fs::write(&config, text).expect("the scratch folder is writable");
         let log = scratch.file("target.log");
-        let process = serve(&config, &log, ANY_PORT);
+        let process = serve(&config, &log, &vec![ANY_PORT.to_owned(); addresses]);
         Target { process, config, log }
     }
 
     /// The address on which the target listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.process.address()
+    }
+
+    /// All addresses on which it listens.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        self.process.addresses()
     }
 
     /// Stops it in order (SIGTERM).
@@ -98,9 +108,10 @@ block_size = 512
 
     /// Starts it again at the same address, over the same medium.
     pub(crate) fn restart(&mut self) {
-        let address = self.address();
-        self.process = serve(&self.config, &self.log, &address.to_string());
-        assert_eq!(self.address(), address);
+        let addresses = self.addresses().to_vec();
+        let listen: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+        self.process = serve(&self.config, &self.log, &listen);
+        assert_eq!(self.addresses(), addresses);
     }
 
     /// Edits its configuration and reloads it (SIGHUP). The log has the result.
@@ -124,10 +135,12 @@ impl Drop for Target {
     }
 }
 
-fn serve(config: &PathBuf, log: &PathBuf, listen: &str) -> Process {
+fn serve(config: &PathBuf, log: &PathBuf, listen: &[String]) -> Process {
     let log = File::options().create(true).append(true).open(log).expect("the scratch folder is writable");
     let mut command = gimbal();
-    Process::start(
-        command.args(["serve", "--log", "debug", "--listen", listen, "-c"]).arg(config).stderr(log),
-    )
+    command.args(["serve", "--log", "debug"]);
+    for address in listen {
+        command.args(["--listen", address]);
+    }
+    Process::start_at(command.arg("-c").arg(config).stderr(log), listen.len())
 }

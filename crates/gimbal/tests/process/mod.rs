@@ -40,21 +40,29 @@ pub fn serve(arguments: &[&str]) -> Command {
 /// A running target.
 pub struct Process {
     child: Child,
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
 }
 
 impl Process {
     /// Starts the process, and returns once it has printed its address.
     pub fn start(command: &mut Command) -> Process {
+        Process::start_at(command, 1)
+    }
+
+    /// As `start`, with this many addresses.
+    pub fn start_at(command: &mut Command, addresses: usize) -> Process {
         let child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the binary was built");
         // From here on the process is killed on drop.
-        let mut process = Process { child, address: ([0; 4], 0).into() };
-        let mut line = String::new();
-        let stdout = process.child.stdout.take().expect("piped");
-        BufReader::new(stdout).read_line(&mut line).expect("readable");
-        let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("printed {line:?}"));
-        process.address = address.parse().expect("an address");
+        let mut process = Process { child, addresses: Vec::new() };
+        let mut stdout = BufReader::new(process.child.stdout.take().expect("piped"));
+        for _ in 0..addresses {
+            let mut line = String::new();
+            stdout.read_line(&mut line).expect("readable");
+            let address = line.trim().strip_prefix("listening on ");
+            let address = address.unwrap_or_else(|| panic!("printed {line:?}"));
+            process.addresses.push(address.parse().expect("an address"));
+        }
         process
     }
 
@@ -69,14 +77,19 @@ impl Process {
     pub fn start_unheard(command: &mut Command) -> (Process, Log) {
         let child =
             command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary was built");
-        let mut process = Process { child, address: ([0; 4], 0).into() };
+        let mut process = Process { child, addresses: Vec::new() };
         let stderr = process.child.stderr.take().expect("piped");
         (process, Log { stderr: BufReader::new(stderr), lines: Vec::new() })
     }
 
-    /// The address on which the target listens.
+    /// The address on which the target listens; the first, if there are several.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses[0]
+    }
+
+    /// All addresses on which it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// Its process ID.

@@ -311,10 +311,12 @@ impl SubsystemConfig {
         if info.blocks == 0 || info.blocks > u64::MAX >> info.block_size.log2() {
             return Err(ConfigError::NamespaceSize { nsid, blocks: info.blocks });
         }
-        if info.ana_group == 0 || info.ana_group > limits.ana_groups_max {
-            return Err(ConfigError::AnaGroup { group: info.ana_group, most: limits.ana_groups_max });
-        }
-        Ok(())
+        self.check_group(info.ana_group)
+    }
+
+    pub(super) fn check_group(&self, group: u32) -> Result<(), ConfigError> {
+        let most = self.limits.ana_groups_max;
+        if group == 0 || group > most { Err(ConfigError::AnaGroup { group, most }) } else { Ok(()) }
     }
 }
 

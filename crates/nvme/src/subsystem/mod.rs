@@ -310,15 +310,33 @@ impl Subsystem {
         self.temperature = kelvin;
     }
 
-    /// Changes the access state of an ANA group and sends the hosts an event.
+    /// Changes the access state of an ANA group, and sends the hosts an event if a namespace is in it.
     pub fn set_ana_state(&mut self, group: u32, state: AnaState) -> Result<(), ConfigError> {
-        let most = self.config.limits.ana_groups_max;
-        if group == 0 || group > most {
-            return Err(ConfigError::AnaGroup { group, most });
-        }
+        self.config.check_group(group)?;
         if self.namespaces.set_state(group, state) {
             self.raise_for_all(EventKind::AnaChanged);
         }
+        Ok(())
+    }
+
+    /// Withholds all namespaces from hosts: they are inaccessible, whatever the states of their groups, until they are released. Sends the
+    /// hosts an event if a namespace has another state then. Those in persistent loss stay so.
+    pub fn withhold_namespaces(&mut self, is_withheld: bool) {
+        if self.namespaces.set_withheld(is_withheld) {
+            self.raise_for_all(EventKind::AnaChanged);
+        }
+    }
+
+    /// Moves a namespace to another ANA group, and sends the hosts events: their access log and Identify have another group.
+    pub fn set_ana_group(&mut self, nsid: u32, group: u32) -> Result<(), ConfigError> {
+        self.config.check_group(group)?;
+        match self.namespaces.set_group(nsid, group) {
+            None => return Err(ConfigError::NoSuchNamespace(nsid)),
+            Some(false) => return Ok(()),
+            Some(true) => {}
+        }
+        self.raise_for_all(EventKind::AnaChanged);
+        self.namespace_changed(nsid);
         Ok(())
     }
 

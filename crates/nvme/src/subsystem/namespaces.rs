@@ -33,14 +33,17 @@ pub(super) struct Namespace {
 pub(super) struct Namespaces {
     /// Namespace `nsid` is at `nsid - 1`.
     table: Vec<Option<Namespace>>,
-    /// Groups that are not Optimized.
+    /// Groups whose state was set; the others are Optimized.
     states: BTreeMap<u32, AnaState>,
+    /// Whether no namespace is accessible, whatever the state of its group.
+    is_withheld: bool,
     ana_changes: u64,
 }
 
 impl Namespaces {
     pub(super) fn new(config: &SubsystemConfig) -> Namespaces {
-        let mut namespaces = Namespaces { table: Vec::new(), states: BTreeMap::new(), ana_changes: 0 };
+        let mut namespaces =
+            Namespaces { table: Vec::new(), states: BTreeMap::new(), is_withheld: false, ana_changes: 0 };
         for (&nsid, info) in &config.namespaces {
             namespaces.insert(config, nsid, info.clone());
         }
@@ -102,18 +105,39 @@ impl Namespaces {
         }
     }
 
-    /// Sets a group's state. Returns whether it changed.
+    /// Sets a group's state. Returns whether a namespace has another state now.
     pub(super) fn set_state(&mut self, group: u32, state: AnaState) -> bool {
-        if self.state_of(group) == state {
-            return false;
-        }
         self.states.insert(group, state);
-        for namespace in self.table.iter_mut().flatten().filter(|namespace| namespace.info.ana_group == group)
-        {
+        self.update_states()
+    }
+
+    /// Makes all namespaces inaccessible, or gives them the states of their groups again. Returns whether one has another state now.
+    pub(super) fn set_withheld(&mut self, is_withheld: bool) -> bool {
+        self.is_withheld = is_withheld;
+        self.update_states()
+    }
+
+    /// Moves a namespace to another group. Returns whether it is in another group now; `None` if there is no such namespace.
+    pub(super) fn set_group(&mut self, nsid: u32, group: u32) -> Option<bool> {
+        let namespace = self.get_mut(nsid)?;
+        let is_other = core::mem::replace(&mut namespace.info.ana_group, group) != group;
+        if is_other && !self.update_states() {
+            // The page names the groups of namespaces.
+            self.ana_changes += 1;
+        }
+        Some(is_other)
+    }
+
+    /// Gives every namespace the state of its group. Returns whether one has another state now.
+    fn update_states(&mut self) -> bool {
+        let mut has_changed = false;
+        for namespace in self.table.iter_mut().flatten() {
+            let state = state_of(&self.states, self.is_withheld, namespace.info.ana_group);
+            has_changed |= namespace.ana != state;
             namespace.ana = state;
         }
-        self.ana_changes += 1;
-        true
+        self.ana_changes += u64::from(has_changed);
+        has_changed
     }
 
     /// Groups that have namespaces, ascending, for the log page.
@@ -131,6 +155,15 @@ impl Namespaces {
     }
 
     fn state_of(&self, group: u32) -> AnaState {
-        self.states.get(&group).copied().unwrap_or_default()
+        state_of(&self.states, self.is_withheld, group)
+    }
+}
+
+/// The state of a group as hosts see it.
+fn state_of(states: &BTreeMap<u32, AnaState>, is_withheld: bool, group: u32) -> AnaState {
+    match states.get(&group).copied().unwrap_or_default() {
+        AnaState::PersistentLoss => AnaState::PersistentLoss,
+        _ if is_withheld => AnaState::Inaccessible,
+        state => state,
     }
 }

@@ -610,6 +610,63 @@ fn a_new_namespace_has_the_state_of_its_group() {
 }
 
 #[test]
+fn a_namespace_that_moves_has_the_state_of_its_new_group_and_hosts_are_told() {
+    let mut world = World::io();
+    let remote = world.remote(&host(1));
+    world.set_feature(remote.admin, 0x0b, 0x900);
+    world.subsystem.set_ana_state(2, AnaState::Inaccessible).expect("a group");
+    assert_eq!(world.request_event(remote.admin), None, "no namespace is in it");
+    world.subsystem.set_ana_group(1, 2).expect("both are there");
+    let read = io_command(nvm::READ, 0, 1);
+    assert_eq!(world.ask(remote.io, read, 512).0.status(), Status::ANA_INACCESSIBLE);
+    assert_eq!(world.events(), [0x0c0302]);
+    let page = world.log(remote.admin, LogRequest::read(log::ANA, 0, 4096), 0).expect("log 0Ch");
+    let group = |at: usize| (page[at], page[at + 16]);
+    assert_eq!(group(16), (2, AnaState::Inaccessible.to_wire()));
+    assert_eq!(
+        world.request_event(remote.admin).map(|cqe| cqe.dw0()),
+        Some(0x040002),
+        "Identify has another group"
+    );
+    let changes = page[0];
+    world.subsystem.set_ana_group(1, 2).expect("it is there already");
+    world.subsystem.set_ana_group(1, 3).expect("both are there");
+    let page = world.log(remote.admin, LogRequest::read(log::ANA, 0, 4096), 0).expect("log 0Ch");
+    assert_eq!((page[0], page[16]), (changes + 1, 3), "one change");
+    assert!(matches!(world.send(remote.io, read, 512, &[]), Action::Io(_)));
+    assert!(matches!(world.subsystem.set_ana_group(9, 2), Err(ConfigError::NoSuchNamespace(9))));
+    assert!(matches!(world.subsystem.set_ana_group(1, 33), Err(ConfigError::AnaGroup { group: 33, .. })));
+}
+
+#[test]
+fn withheld_namespaces_are_inaccessible_whatever_their_group_becomes_meanwhile() {
+    let mut world = World::io();
+    let remote = world.remote(&host(1));
+    world.set_feature(remote.admin, 0x0b, 0x800);
+    world.request_event(remote.admin);
+    world.subsystem.withhold_namespaces(true);
+    assert_eq!(world.events(), [0x0c0302]);
+    let read = io_command(nvm::READ, 0, 1);
+    assert_eq!(world.ask(remote.io, read, 512).0.status(), Status::ANA_INACCESSIBLE);
+    let changes = world.log(remote.admin, LogRequest::read(log::ANA, 0, 4096), 0).expect("log 0Ch")[0];
+    world.request_event(remote.admin);
+    world.subsystem.withhold_namespaces(true);
+    world.subsystem.set_ana_state(1, AnaState::NonOptimized).expect("a group");
+    let page = world.log(remote.admin, LogRequest::read(log::ANA, 0, 4096), 0).expect("log 0Ch");
+    assert_eq!((page[0], page[32]), (changes, AnaState::Inaccessible.to_wire()), "hosts see no difference");
+    world.subsystem.set_ana_state(1, AnaState::PersistentLoss).expect("a group");
+    assert_eq!(world.ask(remote.io, read, 512).0.status(), Status::ANA_PERSISTENT_LOSS);
+    world.subsystem.set_ana_state(1, AnaState::NonOptimized).expect("a group");
+    let info = NamespaceInfo::new(BlockSize::B4096, 8);
+    world.subsystem.add_namespace(2, info).expect("a good namespace");
+    assert_eq!(world.ask(remote.io, read.with_nsid(2), 4096).0.status(), Status::ANA_INACCESSIBLE);
+    world.subsystem.withhold_namespaces(false);
+    assert!(matches!(world.send(remote.io, read, 512, &[]), Action::Io(_)));
+    let page = world.log(remote.admin, LogRequest::read(log::ANA, 0, 4096), 0).expect("log 0Ch");
+    assert_eq!(page[32], AnaState::NonOptimized.to_wire());
+}
+
+#[test]
 fn completed_io_is_counted_for_its_controller() {
     let mut world = World::io();
     let (one, other) = (world.remote(&host(1)), world.remote(&host(2)));

@@ -60,6 +60,8 @@ pub(crate) enum Change {
         /// Gets the result: whether hosts can connect there now.
         answer: Sender<io::Result<()>>,
     },
+    /// The target is drained: no host is connected to a subsystem; or not any more.
+    Drained(bool),
     /// Stops listening on an address. Connections that came by it stay.
     Unlisten(SocketAddr),
     /// Answered when all changes before this one are done.
@@ -112,6 +114,7 @@ impl Acceptor {
                     self.paused_listeners.retain(|paused| *paused != token);
                 }
             }
+            Change::Drained(is_drained) => self.is_drained = is_drained,
             // As above.
             Change::Barrier(done) => drop(done.send(())),
         }

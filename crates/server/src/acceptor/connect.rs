@@ -140,6 +140,9 @@ impl Acceptor {
         (host, (subsystem, home)): (&str, (usize, usize)),
         proved: Option<u16>,
     ) -> Result<(), &'static str> {
+        if self.is_drained {
+            return Err("the target is drained for maintenance");
+        }
         let peer = self.connections.get(key).expect("its command has just come").connection.peer;
         let controller = (subsystem, connect_data.controller_id());
         let is_admin = ConnectCommand::parse(&connect).queue_id == 0;

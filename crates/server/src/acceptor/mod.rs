@@ -193,6 +193,8 @@ pub(crate) struct Acceptor {
     accept_fails: bool,
     next_stall_check: Instant,
     is_ended: bool,
+    /// Whether the target is drained: no host is connected to a subsystem.
+    is_drained: bool,
     events: Events,
     /// Memory for records of TLS to be sent.
     spares: Spares,
@@ -226,6 +228,7 @@ impl Acceptor {
             accept_fails: false,
             next_stall_check: Instant::ZERO,
             is_ended: false,
+            is_drained: false,
             events: Vec::new(),
             spares: Spares::default(),
             log_throttle: LogThrottle::new(),

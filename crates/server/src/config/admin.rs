@@ -99,9 +99,26 @@ pub(super) fn problems(admin: &AdminConfig) -> Vec<Problem> {
     problems
 }
 
-/// The address for reading without permission.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What can be read without permission.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsConfig {
-    /// Its address; `None`: nowhere but on the socket of the admin API.
+    /// The address; `None`: nowhere but on the socket of the admin API.
     pub listen: Option<SocketAddr>,
+    /// Pairs of device and tenant with series of their own in `/metrics`.
+    pub pairs_max: u32,
+}
+
+impl Default for MetricsConfig {
+    fn default() -> MetricsConfig {
+        MetricsConfig { listen: None, pairs_max: 1000 }
+    }
+}
+
+/// More pairs than a target knows tenants: 4,096 of each of 16 devices.
+const PAIRS_MOST: u32 = 65_536;
+
+/// The problem of `[metrics]`, if it has one.
+pub(super) fn problem_of_metrics(metrics: &MetricsConfig) -> Option<Problem> {
+    let what = format!("{} is more than {PAIRS_MOST}", metrics.pairs_max);
+    (metrics.pairs_max > PAIRS_MOST).then(|| Problem::new("metrics.pairs_max", what, "write 1000"))
 }

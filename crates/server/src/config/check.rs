@@ -34,11 +34,13 @@ pub(crate) fn problems(config: &Config) -> Vec<Problem> {
     check.devices();
     check.subsystems();
     check.ranges();
+    check.problems.extend(group::problems(config));
     check.tenants();
     check.limits();
     check.log();
     check.problems.extend(security::problems(config));
     check.problems.extend(admin::problems(&config.admin));
+    check.problems.extend(admin::problem_of_metrics(&config.metrics));
     check.problems.extend(rack::problems(config));
     check.problems.extend(bounds::problems(config));
     check.problems

@@ -9,7 +9,7 @@
 //!
 //! Holds: every problem of a file is reported at once, with its line (`every_problem_is_found_at_once`);
 //!        the example file of the repository parses (`the_example_file_is_valid`).
-//! Elsewhere: a device is `device`; its scheduler `scheduler`; bounds on hosts `limits`; their shares `tenant`; their proofs `security`; faults for tests
+//! Elsewhere: a device is `device`; its scheduler `scheduler`; bounds on hosts `limits`; their shares `tenant`; their proofs `security`; access states `group`; faults for tests
 //!            `fault`; the reader of one table `fields`; numeric fields as data `schema`; upper bounds of the others `bounds`; fields that
 //!            cannot change while a target runs `transition`.
 
@@ -20,6 +20,7 @@ pub(crate) mod check;
 mod device;
 mod fault;
 mod fields;
+mod group;
 pub mod limits;
 mod listen;
 mod log;
@@ -44,6 +45,8 @@ pub use device::{
 };
 pub use fault::{FaultConfig, FaultError, FaultKind, FaultOp, FaultPattern, FaultRelease};
 pub use fields::Lines;
+pub(crate) use group::{Access, GROUP_MAX};
+pub use group::{AccessState, DEFAULT_GROUP, GroupConfig};
 pub use limits::Limits;
 pub use listen::{Listen, Transport};
 pub use log::{LogConfig, LogFormat};
@@ -93,6 +96,8 @@ pub struct Config {
     pub threads: Option<u32>,
     /// The SSDs. Each gets a thread and a scheduler of its own.
     pub devices: Vec<DeviceConfig>,
+    /// Groups of namespaces that change their access state together.
+    pub groups: Vec<GroupConfig>,
     /// The subsystems that hosts see.
     pub subsystems: Vec<SubsystemConfig>,
     /// The rules by which hosts prove who they are.
@@ -186,6 +191,8 @@ pub struct NamespaceConfig {
     pub read_only: bool,
     /// Whether blocks that a reload takes away from it are erased before another namespace can have them.
     pub wipe_on_remove: bool,
+    /// The name of its group; `None`: the one of all namespaces that name none.
+    pub group: Option<String>,
 }
 
 impl Config {
@@ -197,6 +204,7 @@ impl Config {
             spin: None,
             threads: None,
             devices: vec![DeviceConfig::new("ssd", device)],
+            groups: Vec::new(),
             subsystems: vec![SubsystemConfig {
                 nqn: DEFAULT_NQN.to_owned(),
                 serial: None,
@@ -270,6 +278,7 @@ impl NamespaceConfig {
             eui64: None,
             read_only: false,
             wipe_on_remove: false,
+            group: None,
         }
     }
 }

@@ -78,6 +78,7 @@ fn config(top: &mut Fields<'_, '_>, findings: &mut Findings) -> Config {
         metrics: top.table(findings, "metrics").map(|table| metrics(table, findings)).unwrap_or_default(),
         limits: top.table(findings, "limits").map(|table| limits(table, findings)).unwrap_or_default(),
         devices: each(top, findings, "device", device),
+        groups: each(top, findings, "group", group::read),
         subsystems: each(top, findings, "subsystem", subsystem),
         security: top
             .table(findings, "security")
@@ -127,8 +128,9 @@ fn admin(mut table: Fields<'_, '_>, findings: &mut Findings) -> AdminConfig {
 
 fn metrics(mut table: Fields<'_, '_>, findings: &mut Findings) -> MetricsConfig {
     let listen = address(&mut table, findings, "\"127.0.0.1:9090\"");
+    let pairs_max = table.number(findings, "pairs_max").unwrap_or(MetricsConfig::default().pairs_max);
     table.finish(findings);
-    MetricsConfig { listen }
+    MetricsConfig { listen, pairs_max }
 }
 
 /// The address in `listen`.
@@ -348,6 +350,7 @@ fn namespace(table: &mut Fields<'_, '_>, findings: &mut Findings) -> NamespaceCo
         }),
         read_only: table.truth(findings, "read_only").unwrap_or(default.read_only),
         wipe_on_remove: table.truth(findings, "wipe_on_remove").unwrap_or(default.wipe_on_remove),
+        group: table.text(findings, "group"),
         ..default
     }
 }

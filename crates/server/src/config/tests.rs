@@ -155,7 +155,7 @@ from = "1500us"
     );
     let without = format!("{SMALLEST}[admin]\nsocket = \"none\"\n");
     let with = format!(
-        "{SMALLEST}[admin]\nsocket = \"/run/a.sock\"\nlisten = \"[::]:8\"\ncertificate = \"/c\"\nkey = \"/k\"\nread_token = \"/r\"\nadmin_token = \"/a\"\n[metrics]\nlisten = \"[::1]:9\"\n"
+        "{SMALLEST}[admin]\nsocket = \"/run/a.sock\"\nlisten = \"[::]:8\"\ncertificate = \"/c\"\nkey = \"/k\"\nread_token = \"/r\"\nadmin_token = \"/a\"\n[metrics]\nlisten = \"[::1]:9\"\npairs_max = 7\n"
     );
     for text in [EXAMPLE, SMALLEST, &faulty, &large, &secured, &without, &with] {
         let config = Config::parse(text).unwrap_or_else(|problems| panic!("{problems:#?}"));
@@ -225,6 +225,17 @@ fn an_address_is_a_text_or_a_table() {
 }
 
 #[test]
+fn more_series_than_there_can_be_pairs_are_refused() {
+    let with = |pairs: &str| format!("{SMALLEST}[metrics]\npairs_max = {pairs}\n");
+    assert_eq!(Config::parse(SMALLEST).expect("valid").metrics.pairs_max, 1000);
+    assert_eq!(Config::parse(&with("0")).expect("valid").metrics.pairs_max, 0);
+    for wrong in ["65537", "-1", "\"many\""] {
+        let found = errors(&with(wrong));
+        assert!(found.starts_with("g.toml:14: metrics.pairs_max: "), "{found}");
+    }
+}
+
+#[test]
 fn a_number_that_no_file_can_have_is_refused_by_name() {
     let config = Config::parse(SMALLEST).expect("valid");
     let refused = |change: fn(&mut Config)| {
@@ -276,6 +287,68 @@ fn only_what_keeps_data_is_offered_to_volumes() {
     }
     let other = errors(&format!("{SMALLEST}{}", wrong.replace("store = \"\"", "store = \"http://a:1\"")));
     assert!(other.contains("rack.store"), "{other}");
+}
+
+#[test]
+fn groups_have_numbers_of_their_own_that_stay() {
+    let group = |name: &str, id: Option<u32>| GroupConfig {
+        name: name.to_owned(),
+        id,
+        state: AccessState::default(),
+    };
+    let numbers = |groups: Vec<GroupConfig>| -> Vec<Option<u32>> {
+        let device = DeviceKind::Null { size: Bytes::gib(1) };
+        let config = Config { groups, ..Config::simple(device, DEFAULT_LISTEN) };
+        config.numbered_groups().into_iter().map(|(_, id)| id).collect()
+    };
+    let alone = |name: &str| numbers(vec![group(name, None)])[0];
+    let left = alone("left");
+    let mut others = ["right", "middle", "top"].into_iter();
+    let other = others.find(|name| alone(name) != left).expect("they have not all the same number");
+    assert_eq!(numbers(vec![group(other, None), group("left", None)]), [alone(other), left]);
+    let beside = numbers(vec![group(other, None), group("chosen", left), group("left", None)]);
+    assert_eq!(beside[..2], [alone(other), left]);
+    assert!(!beside[..2].contains(&beside[2]), "{beside:?}");
+    let mut all = numbers((0..31).map(|index| group(&index.to_string(), None)).collect());
+    all.sort_unstable();
+    assert!(all.into_iter().eq((2..=32).map(Some)), "1 is that of namespaces without a group");
+    assert_eq!(numbers((0..32).map(|index| group(&index.to_string(), None)).collect())[31], None);
+}
+
+#[test]
+fn every_problem_of_groups_has_its_field() {
+    let with = |groups: &str, more: &str| format!("{groups}{SMALLEST}{more}");
+    let a = "[[group]]\nname = \"a\"\n";
+    for (groups, more, expected) in [
+        (
+            a.to_owned(),
+            "group = \"b\"\n",
+            "g.toml:15: subsystem[0].namespace[0].group: no group is called \"b\"; known: a",
+        ),
+        (
+            String::new(),
+            "group = \"b\"\n",
+            "subsystem[0].namespace[0].group: no group is called \"b\"; write [[group]]",
+        ),
+        (a.repeat(2), "", "g.toml:4: group[1].name: two groups are called \"a\""),
+        (
+            format!("{a}id = 3\n[[group]]\nname = \"b\"\nid = 3\n"),
+            "",
+            "g.toml:6: group[1].id: group \"a\" has the number 3 too",
+        ),
+        (format!("{a}id = 33\n"), "", "g.toml:3: group[0].id: 33 is not from 1 to 32"),
+        (format!("{a}id = 0\n"), "", "group[0].id: 0 is not from 1 to 32"),
+        (format!("{a}id = \"one\"\n"), "", "g.toml:3: group[0].id: \"one\" is not a whole number"),
+        (format!("{a}state = \"gone\"\n"), "", "g.toml:3: group[0].state: \"gone\" is not \"optimized\" or"),
+        (format!("{a}stat = \"gone\"\n"), "", "g.toml:3: group[0].stat"),
+        ("[[group]]\n".to_owned(), "", "g.toml:1: group[0].name: is missing"),
+    ] {
+        let found = errors(&with(&groups, more));
+        assert!(found.contains(expected), "{found}");
+    }
+    let many: String = (0..32).map(|index| format!("[[group]]\nname = \"{index}\"\n")).collect();
+    assert!(errors(&with(&many, "")).contains("group[31].name: there are more than 31 groups"));
+    assert!(Config::parse(&with(a, "group = \"a\"\n")).is_ok());
 }
 
 #[test]

@@ -69,13 +69,13 @@ impl Config {
         if !admin.0.is_empty() {
             top.put("admin", admin.0);
         }
-        if let Some(address) = self.metrics.listen {
-            let mut metrics = Entries::default();
-            metrics.put("listen", address.to_string());
-            top.put("metrics", metrics.0);
-        }
+        let mut metrics = Entries::default();
+        metrics.put_if("listen", self.metrics.listen.map(|address| address.to_string()));
+        metrics.put("pairs_max", i64::from(self.metrics.pairs_max));
+        top.put("metrics", metrics.0);
         top.put("limits", Entries::of(limits::FIELDS, &self.limits).0);
         top.put("device", self.devices.iter().map(device).collect::<Result<Vec<_>, _>>()?);
+        top.put("group", self.groups.iter().map(group).collect::<Vec<_>>());
         top.put("subsystem", self.subsystems.iter().map(subsystem).collect::<Vec<_>>());
         top.put("security", security(&self.security));
         top.put("host", self.hosts.iter().map(host).collect::<Result<Vec<_>, _>>()?);
@@ -247,6 +247,14 @@ fn fault(fault: &FaultConfig) -> Table {
     entries.0
 }
 
+fn group(group: &GroupConfig) -> Table {
+    let mut entries = Entries::default();
+    entries.put("name", group.name.clone());
+    entries.put_if("id", group.id.map(i64::from));
+    entries.put("state", group.state.word());
+    entries.0
+}
+
 fn subsystem(subsystem: &SubsystemConfig) -> Table {
     let mut entries = Entries::default();
     entries.put("nqn", subsystem.nqn.clone());
@@ -277,6 +285,7 @@ fn namespace(namespace: &NamespaceConfig) -> Table {
     entries.put_if("eui64", namespace.eui64.map(|eui64| digits(&eui64)));
     entries.put("read_only", namespace.read_only);
     entries.put("wipe_on_remove", namespace.wipe_on_remove);
+    entries.put_if("group", namespace.group.clone());
     entries.0
 }
 

@@ -17,6 +17,8 @@ use crate::stats::AuxiliaryStats;
 use reactor::{IoBuffer, Reactor};
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::error;
 use units::{Bytes, Instant, Nanos};
 
@@ -27,19 +29,27 @@ pub(crate) struct FlushGuard {
     /// Whether writes go through the page cache.
     is_buffered: bool,
     has_failed: bool,
+    /// The same, for other threads.
+    told: Arc<AtomicBool>,
     /// IOs on the device whose failure may mean that earlier writes are lost, with a flag for writes.
     flushes: HashMap<u64, bool>,
     refused: Vec<DeviceDone>,
 }
 
 impl FlushGuard {
-    /// The device called `name`, which has been opened just now.
-    pub(crate) fn new(inner: Box<dyn Device>, name: String, is_buffered: bool) -> FlushGuard {
+    /// The device called `name`, which has been opened just now. A failure is told to other threads by `told`.
+    pub(crate) fn new(
+        inner: Box<dyn Device>,
+        name: String,
+        is_buffered: bool,
+        told: Arc<AtomicBool>,
+    ) -> FlushGuard {
         FlushGuard {
             inner,
             name,
             is_buffered,
             has_failed: false,
+            told,
             flushes: HashMap::new(),
             refused: Vec::new(),
         }
@@ -121,6 +131,7 @@ impl FlushGuard {
         match &done.result {
             Err(error) if !self.has_failed && loses_writes(error, is_write) => {
                 self.has_failed = true;
+                self.told.store(true, Ordering::Relaxed);
                 error!(
                     device = %self.name, %error,
                     "a flush has failed: writes that were answered before may be lost, of all hosts; \

@@ -14,6 +14,7 @@
 mod atomic;
 mod auxiliary;
 mod clock;
+mod contents;
 pub(crate) mod emulated;
 mod erase;
 mod error;
@@ -38,6 +39,7 @@ mod usage;
 pub(crate) use atomic::torn_blocks;
 pub(crate) use auxiliary::load_drive;
 pub(crate) use clock::DeviceClock;
+pub(crate) use contents::contents_name;
 pub(crate) use erase::{Erase, Quote};
 pub use error::{DeviceError, Shortage};
 pub(crate) use held::Held;

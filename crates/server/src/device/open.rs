@@ -33,6 +33,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use units::{Bytes, Instant};
 
 /// The block size of Linux block devices that are not formatted for larger blocks.
@@ -59,6 +60,8 @@ pub(crate) struct Facts {
     /// Map of the blocks that have storage, for devices where a block may have none: files, because deallocated blocks become holes, and
     /// the memory of a modelled SSD.
     pub(crate) allocation: Option<Arc<Allocation>>,
+    /// Whether a flush of it has failed since it was opened.
+    pub(crate) flush_failed: Arc<AtomicBool>,
 }
 
 /// A device that is open and not on a reactor yet.
@@ -145,7 +148,7 @@ impl OpenDevice {
                 Box::new(AuxiliaryDevice::start(opened, name, device, (now, reactor))?)
             }
         };
-        Ok(Box::new(FlushGuard::new(device, self.name, is_buffered)))
+        Ok(Box::new(FlushGuard::new(device, self.name, is_buffered, self.facts.flush_failed)))
     }
 }
 
@@ -247,6 +250,7 @@ impl Facts {
             read_only: false,
             held: Vec::new(),
             allocation: None,
+            flush_failed: Arc::default(),
         }
     }
 }

@@ -6,8 +6,9 @@ pub(crate) mod placement;
 
 pub(crate) use placement::{Placement, priority_of};
 
+use crate::config::Access;
 use crate::device::Usage;
-use nvme::subsystem::Subsystem;
+use nvme::subsystem::{ConfigError, Subsystem};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -36,6 +37,12 @@ impl Home {
         }
         self.placements[index] = Some(placement);
         self.usages.extend(usage.map(|usage| (nsid, usage)));
+    }
+
+    /// Says how hosts reach its namespaces. Those that have another state then are told.
+    pub(crate) fn set_access(&mut self, access: &Access) -> Result<(), ConfigError> {
+        access.states.iter().try_for_each(|&(group, state)| self.subsystem.set_ana_state(group, state))?;
+        access.groups.iter().try_for_each(|&(nsid, group)| self.subsystem.set_ana_group(nsid, group))
     }
 
     /// A namespace lies nowhere any more.

@@ -10,9 +10,10 @@ use super::Pipeline;
 use super::closing::Ending;
 use super::message::ToPipeline;
 use super::wipe::Wiped;
-use crate::config::Limits;
+use crate::config::{Access, Limits};
 use crate::device::Usage;
 use crate::home::{Home, Placement};
+use crate::listing::ConnectionFacts;
 use crate::mailbox::Mailbox;
 use crate::memory::Memory;
 use crate::proof::KeyRing;
@@ -128,6 +129,17 @@ pub(crate) enum Change {
         /// Whether hosts may only read it from now on. Writes that were accepted before end as usual.
         read_only: bool,
     },
+    /// Hosts reach the namespaces of a subsystem in another way.
+    Access {
+        /// The subsystem's slot.
+        slot: usize,
+        /// The states of groups, and the groups of namespaces that are there.
+        access: Access,
+    },
+    /// The target is drained: all namespaces are inaccessible; or not any more.
+    Drained(bool),
+    /// Asks for all connections of the subsystems at home here.
+    List(Sender<Vec<ConnectionFacts>>),
     /// A range of the device, which no namespace has, is erased.
     Wipe {
         /// Where; not empty.
@@ -224,6 +236,15 @@ impl Pipeline {
                     error!(nsid, %error, "the write protection of the namespace cannot be changed");
                 }
             }
+            Change::Access { slot, access } => {
+                let Some(home) = self.commands.homes.get_mut(slot) else { return };
+                if let Err(error) = home.set_access(&access) {
+                    error!(%error, "the access states of a subsystem cannot be changed");
+                }
+            }
+            Change::Drained(is_drained) => self.commands.homes.set_drained(is_drained),
+            // Whoever asked may have waited too long already.
+            Change::List(answer) => drop(answer.send(self.list(now))),
             Change::Wipe { range, what, done } => {
                 self.wipes.begin(now, &mut self.commands.switch, (range, what), done);
             }

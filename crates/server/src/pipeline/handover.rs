@@ -28,8 +28,9 @@ impl Pipeline {
         }
         let limit = self.limits.memory_per_connection;
         let account = self.tenants.account(tenant, admission.host(), peer, limit);
-        let mut session = Session::new((peer, tenant, subsystem), admission, account);
+        let mut session = Session::new(now, (peer, tenant, subsystem), admission, account);
         session.secured = secured;
+        session.is_proved = proved.is_some();
         let key = self.commands.sessions.insert(session);
         match self.connect(now, key, (&connect, &connect_data), arrival) {
             Ok(connected) => {

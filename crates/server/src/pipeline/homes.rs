@@ -13,6 +13,8 @@ pub(super) struct Homes {
     slots: Vec<Option<Home>>,
     /// The hosts that the configuration names.
     named: Arc<BTreeSet<Nqn>>,
+    /// Whether the target is drained: hosts cannot use any namespace.
+    is_drained: bool,
 }
 
 impl Homes {
@@ -25,6 +27,7 @@ impl Homes {
     /// A subsystem is at home here from now on.
     pub(super) fn add(&mut self, slot: usize, mut home: Home) {
         home.subsystem.set_named(Arc::clone(&self.named));
+        home.subsystem.withhold_namespaces(self.is_drained);
         if self.slots.len() <= slot {
             self.slots.resize_with(slot + 1, || None);
         }
@@ -62,6 +65,17 @@ impl Homes {
         self.named = Arc::new(hosts.iter().filter_map(|host| Nqn::new(host).ok()).collect());
         let homes = self.slots.iter_mut().flatten();
         homes.for_each(|home| home.subsystem.set_named(Arc::clone(&self.named)));
+    }
+
+    /// The target is drained, or not any more.
+    pub(super) fn set_drained(&mut self, is_drained: bool) {
+        self.is_drained = is_drained;
+        self.slots.iter_mut().flatten().for_each(|home| home.subsystem.withhold_namespaces(is_drained));
+    }
+
+    /// The name of the subsystem in a slot, unless it was removed.
+    pub(super) fn name(&self, slot: usize) -> Option<&str> {
+        Some(self.slots.get(slot)?.as_ref()?.subsystem.nqn().as_str())
     }
 
     /// Sets the longest keep-alive time-out that a host may ask for.

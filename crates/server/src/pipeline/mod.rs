@@ -46,6 +46,7 @@ mod hang;
 mod homes;
 mod host_io;
 mod learning;
+mod listing;
 pub(crate) mod message;
 mod objectives;
 mod orphans;

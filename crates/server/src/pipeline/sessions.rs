@@ -29,7 +29,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use units::TenantId;
+use units::{Instant, TenantId};
 
 /// A connection and its IOs.
 pub(super) struct Session {
@@ -40,6 +40,8 @@ pub(super) struct Session {
     /// Commands that wait until they may be answered.
     pub(super) backlog: Backlog,
     pub(super) peer: SocketAddr,
+    /// Its beginning.
+    pub(super) since: Instant,
     /// The subsystem's slot.
     pub(super) subsystem: usize,
     pub(super) tenant: TenantId,
@@ -66,6 +68,8 @@ pub(super) struct Session {
     pub(super) burdens: Vec<Burden>,
     /// The kind of key by which TLS has proved its host.
     pub(super) secured: Option<Kind>,
+    /// Whether its host has proved who it is before the connection came here.
+    pub(super) is_proved: bool,
     /// The latest proof of its host on this queue.
     pub(super) proof: Option<Box<Proof>>,
 }
@@ -73,6 +77,7 @@ pub(super) struct Session {
 impl Session {
     /// A session without a connection, of no controller yet.
     pub(super) fn new(
+        since: Instant,
         (peer, tenant, subsystem): (SocketAddr, TenantId, usize),
         admission: Admission,
         account: Arc<ConnectionAccount>,
@@ -82,6 +87,7 @@ impl Session {
             account,
             backlog: Backlog::default(),
             peer,
+            since,
             subsystem,
             tenant,
             admission,
@@ -96,6 +102,7 @@ impl Session {
             aborts: 0,
             burdens: Vec::new(),
             secured: None,
+            is_proved: false,
             proof: None,
         }
     }

@@ -74,7 +74,7 @@ fn session(pipeline: &mut Pipeline) -> Key {
         Charged::Host("alice".into(), crate::quota::Origin::of(std::net::Ipv4Addr::LOCALHOST.into())),
         acceptor,
     );
-    pipeline.commands.sessions.insert(Session::new((peer, ALICE, 0), admission, account))
+    pipeline.commands.sessions.insert(Session::new(Instant::ZERO, (peer, ALICE, 0), admission, account))
 }
 
 /// An IO of `session` in namespace `nsid` is queued in the switch.

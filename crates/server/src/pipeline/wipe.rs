@@ -15,15 +15,14 @@ use crate::switch::{ByteRange, Failure, IoSlot, Switch, Work};
 use crate::tenants::TARGET;
 use sched::Priority;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use tracing::{error, info};
 use units::{Bytes, Instant};
 
 /// Erased by one Write Zeroes. Between two of them the log can tell how far a wipe has come.
 const PART: u64 = Bytes::gib(1).get();
 
-/// The receiver of the result of a wipe.
-pub(crate) type Wiped = Sender<Result<(), Failure>>;
+/// Called with the result of a wipe.
+pub(crate) type Wiped = Box<dyn FnOnce(Result<(), Failure>) + Send>;
 
 /// Blocks that are being erased.
 struct Wipe {
@@ -124,8 +123,7 @@ impl Wipes {
                 "its blocks are not erased, so no namespace can have them: look at the device, then reload to try again"
             ),
         }
-        // This fails only if the receiver has given up waiting.
-        drop(done.send(result));
+        done(result);
     }
 
     /// The target ends: no more is erased.

@@ -35,6 +35,8 @@ pub enum Subject {
     Hosts,
     /// A namespace.
     Namespace,
+    /// A group of namespaces.
+    Group,
     /// A rule by which hosts prove who they are.
     Security,
     /// The keys of a host.
@@ -53,6 +55,7 @@ impl fmt::Display for Subject {
             Subject::Subsystem => "subsystem",
             Subject::Hosts => "hosts",
             Subject::Namespace => "namespace",
+            Subject::Group => "group",
             Subject::Security => "security",
             Subject::Host => "host",
             Subject::Tenant => "tenant",
@@ -110,6 +113,13 @@ pub(super) fn changes(old: (&Config, &impl Resolved), new: (&Config, &impl Resol
             compare(Subject::Scheduler, &name, Some(before), Some(now));
         }
     }
+    for name in union(&old.groups, &new.groups, |group| group.name.clone()) {
+        let shown = |config: &Config| {
+            let (group, id) = config.numbered_groups().into_iter().find(|(group, _)| group.name == name)?;
+            Some(format!("{}, number {}", group.state.word(), id.unwrap_or_default()))
+        };
+        compare(Subject::Group, &name, shown(old), shown(new));
+    }
     for nqn in union(&old.subsystems, &new.subsystems, |subsystem| subsystem.nqn.clone()) {
         let (from, to) = (old.subsystem(&nqn), new.subsystem(&nqn));
         let hosts = |config: &SubsystemConfig| shown_hosts(&config.hosts);
@@ -132,7 +142,9 @@ pub(super) fn changes(old: (&Config, &impl Resolved), new: (&Config, &impl Resol
                 let namespace = config?.namespaces.iter().find(|namespace| namespace.nsid == nsid)?;
                 let protected = if namespace.read_only { ", read-only" } else { "" };
                 let suffix = if namespace.wipe_on_remove { ", erased when it is removed" } else { "" };
-                values.namespace(&nqn, nsid).map(|size| format!("{size}{protected}{suffix}"))
+                let group =
+                    namespace.group.as_ref().map_or(String::new(), |group| format!(", in group {group}"));
+                values.namespace(&nqn, nsid).map(|size| format!("{size}{protected}{suffix}{group}"))
             };
             let (from, to) = (shown(from, old_values), shown(to, new_values));
             compare(Subject::Namespace, &format!("{nsid} of {nqn}"), from, to);

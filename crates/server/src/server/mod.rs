@@ -128,8 +128,15 @@ impl Server {
             wipes: Wipes::default(),
             remote,
         };
+        let asked = handle.config.clone();
+        handle.config = handle.wipes.recall(&handle.topology, &asked).map_err(StartError::State)?;
         let provisioning = Provisioning::prepare(&handle.topology, &nothing, &handle.config)?;
         provisioning.commit(&mut handle.topology, &handle.config)?;
+        handle.wipes.start(&handle.topology);
+        if let Some((needed_by, what)) = handle.wipes.blocked(&asked, &handle.config) {
+            let blocked = ReloadError::Blocked { what, needed_by };
+            warn!("{blocked}");
+        }
         handle.addresses = in_order(&handle.config, handle.topology.listeners.iter().copied());
         handle.remote.update(&handle.topology, &handle.config);
         let addresses = &handle.addresses;

@@ -164,7 +164,8 @@ impl Provisioning {
                 let before = old.subsystem(&subsystem.nqn).expect("it is served by this");
                 let grown = provisioning.compare_subsystem(
                     topology,
-                    (before, subsystem),
+                    (old, before),
+                    (new, subsystem),
                     (slot, served.home),
                     &facts,
                 );
@@ -212,7 +213,8 @@ impl Provisioning {
     fn compare_subsystem(
         &mut self,
         topology: &Topology,
-        (before, now): (&SubsystemConfig, &SubsystemConfig),
+        (old, before): (&Config, &SubsystemConfig),
+        (new, now): (&Config, &SubsystemConfig),
         (subsystem, home): (usize, usize),
         devices: &Devices<'_>,
     ) -> Result<(), SubsystemError> {
@@ -222,20 +224,20 @@ impl Provisioning {
         let old_devices = topology.devices();
         for namespace in &now.namespaces {
             let nsid = namespace.nsid;
-            let (info, placement) = assemble::place(&now.nqn, namespace, devices)?;
+            let (info, placement) = assemble::place(new, &now.nqn, namespace, devices)?;
             let Some(before) = before.namespaces.iter().find(|other| other.nsid == nsid) else {
                 let usage = assemble::usage(namespace, &info, devices);
                 let (nqn, config) = (now.nqn.clone(), namespace.clone());
                 self.namespaces.push(NewNamespace { subsystem, home, info, placement, usage, nqn, config });
                 continue;
             };
-            let (old, _) = assemble::place(&now.nqn, before, &old_devices)?;
-            if info.read_only != old.read_only {
+            let (former, _) = assemble::place(old, &now.nqn, before, &old_devices)?;
+            if info.read_only != former.read_only {
                 let read_only = info.read_only;
                 self.protected.push(Protected { subsystem, home, nsid, read_only });
             }
-            if info.blocks != old.blocks {
-                let (blocks, is_smaller) = (info.blocks, info.blocks < old.blocks);
+            if info.blocks != former.blocks {
+                let (blocks, is_smaller) = (info.blocks, info.blocks < former.blocks);
                 self.resized.push(Resized { subsystem, home, nsid, blocks, is_smaller });
             }
         }

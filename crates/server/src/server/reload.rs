@@ -15,7 +15,7 @@
 use super::change::{Change, Resolved, changes};
 use super::provisioning::{Provisioning, Resized, in_order};
 use super::topology::Topology;
-use super::{ServerHandle, StartError};
+use super::{ServerHandle, StartError, wipe};
 use crate::acceptor;
 use crate::assemble;
 use crate::config::{Config, ConfigError, SubsystemConfig};
@@ -63,6 +63,16 @@ pub enum ReloadError {
         /// The new user of the blocks.
         needed_by: String,
     },
+    /// Everything has changed, except that blocks of a device that has come were not erased before the target ended.
+    #[error(
+        "{needed_by} is not served: its blocks belonged to {what} and are being erased; reload again when the log says that they are erased"
+    )]
+    Blocked {
+        /// The old owner of the blocks.
+        what: String,
+        /// The namespace that waits.
+        needed_by: String,
+    },
     /// The target was stopped at once ([`Remote::stop`](super::Remote::stop)) meanwhile: nothing is served any more.
     #[error("the target was stopped at once while it was changed")]
     Stopped,
@@ -92,6 +102,9 @@ impl ServerHandle {
     fn apply(&mut self, config: Config, limit: Duration) -> Result<Vec<Change>, ReloadError> {
         self.admissible(&config)?;
         let deadline = Instant::now() + limit;
+        let unusable = |error| ReloadError::New(StartError::State(error));
+        let asked = config;
+        let config = self.wipes.recall(&self.topology, &asked).map_err(unusable)?;
         let provisioning =
             Provisioning::prepare(&self.topology, &self.config, &config).map_err(ReloadError::New)?;
         let before = Measured::of(&self.topology, &self.config);
@@ -115,10 +128,15 @@ impl ServerHandle {
         let after = Measured::of(&self.topology, &config);
         let changes = changes((&old, &before), (&config, &after));
         self.config = config;
+        self.wipes.resume(&self.topology);
         for Change { subject, name, from, to } in &changes {
             info!(%subject, name, from, to, "reloaded");
         }
-        listening.map(|()| changes).map_err(ReloadError::Listen)
+        listening.map_err(ReloadError::Listen)?;
+        match self.wipes.blocked(&asked, &self.config) {
+            Some((needed_by, what)) => Err(ReloadError::Blocked { what, needed_by }),
+            None => Ok(changes),
+        }
     }
 
     /// Removes what `new` does not have, except devices. When this returns, hosts no longer see it.
@@ -128,6 +146,10 @@ impl ServerHandle {
         let records = assemble::discovery_records(&kept, &addresses).map_err(|error| {
             ReloadError::New(StartError::Subsystem { nqn: "discovery".to_owned(), error })
         })?;
+        let taken = wipe::taken(&self.topology, &self.config, &kept);
+        self.wipes
+            .announce(&self.topology, &taken)
+            .map_err(|error| ReloadError::New(StartError::State(error)))?;
         let topology = &mut self.topology;
         topology.change_acceptor(acceptor::Change::Directory { routes: topology.routes(&kept), records });
         for listening in &topology.listeners {
@@ -140,6 +162,15 @@ impl ServerHandle {
         topology.await_acceptor();
         for (slot, home, hosts) in &provisioning.hosts {
             topology.change_ssd(*home, PipelineChange::Hosts { slot: *slot, hosts: hosts.clone() });
+        }
+        // Before anything is waited for: an operator may turn hosts away from a device because it hangs.
+        for subsystem in &kept.subsystems {
+            let Some((slot, served)) = topology.served(&subsystem.nqn) else { continue };
+            let before = self.config.subsystem(&subsystem.nqn).map(|before| self.config.access(before));
+            let access = kept.access(subsystem);
+            if before.as_ref() != Some(&access) {
+                topology.change_ssd(served.home, PipelineChange::Access { slot, access });
+            }
         }
         for subsystem in &self.config.subsystems {
             let Some((slot, served)) = topology.served(&subsystem.nqn) else { continue };
@@ -171,7 +202,7 @@ impl ServerHandle {
             }
         }
         topology.await_ssds();
-        self.wipes.note(&self.topology, &self.config, &kept);
+        self.wipes.add(&self.topology, taken);
         self.config = kept;
         Ok(())
     }
@@ -239,6 +270,7 @@ impl ServerHandle {
 /// The parts that both configurations have, with the values of `new`, and all devices of `old`.
 fn kept(old: &Config, new: &Config) -> Config {
     let mut kept = old.clone();
+    kept.groups.clone_from(&new.groups);
     // An address without a port may be listed more than once.
     let mut listening = old.listen.clone();
     kept.listen = new.listen.clone();
@@ -252,6 +284,9 @@ fn kept(old: &Config, new: &Config) -> Config {
         subsystem.namespaces.retain_mut(|namespace| {
             let same = staying.namespaces.iter().find(|other| other.nsid == namespace.nsid);
             namespace.wipe_on_remove = same.unwrap_or(namespace).wipe_on_remove;
+            if let Some(same) = same {
+                namespace.group.clone_from(&same.group);
+            }
             if let Some(size) = same.and_then(|same| same.size)
                 && namespace.size.is_none_or(|before| size < before)
             {

@@ -7,9 +7,12 @@
 //!        `tests/reload.rs`).
 
 use super::topology::Topology;
+use crate::acceptor;
 use crate::config::Config;
 use crate::connections::message::ToConnections;
+use crate::listing::Listing;
 use crate::mailbox::Mailbox;
+use crate::pipeline::change::Change;
 use crate::pipeline::message::{ToAcceptor, ToPipeline};
 use crate::proof::{KeyRing, KeyUse, Refusals};
 use crate::stats::beat::Pulse;
@@ -17,7 +20,11 @@ use crate::stats::board::Board;
 use crate::stats::{AcceptorBoard, SlowIos, Stats, ThreadBoard};
 use reactor::Clock;
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use tracing::info;
 
 /// See the module. It can be cloned.
 #[derive(Clone)]
@@ -32,6 +39,7 @@ struct Running {
     keys: Arc<KeyRing>,
     named: Arc<HashSet<String>>,
     is_stopped: bool,
+    is_drained: bool,
 }
 
 struct RunningAcceptor {
@@ -47,8 +55,16 @@ struct RunningOther {
 }
 
 struct RunningSsd {
+    device: String,
+    flush_failed: Arc<AtomicBool>,
     mailbox: Mailbox<ToPipeline>,
     board: Arc<Board>,
+}
+
+impl RunningSsd {
+    fn change(&self, change: Change) {
+        self.mailbox.tell(ToPipeline::Change(Box::new(change)));
+    }
 }
 
 impl Remote {
@@ -74,6 +90,7 @@ impl Remote {
             keys: Arc::clone(&topology.proofs.keys),
             named: Arc::default(),
             is_stopped: false,
+            is_drained: false,
         })))
     }
 
@@ -83,6 +100,8 @@ impl Remote {
         let mut ssds: Vec<_> = topology.running().map(|(_, ssd)| ssd).collect();
         ssds.sort_by_key(|ssd| place(&ssd.name).unwrap_or(usize::MAX));
         let running = |ssd: &super::topology::Ssd| RunningSsd {
+            device: ssd.name.clone(),
+            flush_failed: Arc::clone(&ssd.facts.flush_failed),
             mailbox: ssd.thread.mailbox.clone(),
             board: Arc::clone(&ssd.board),
         };
@@ -90,6 +109,9 @@ impl Remote {
         let mut running = self.lock();
         running.ssds = ssds;
         running.keys = Arc::clone(&topology.proofs.keys);
+        // A thread that is new does not know yet. Until now no host could connect to it.
+        let is_drained = running.is_drained;
+        running.ssds.iter().for_each(|ssd| ssd.change(Change::Drained(is_drained)));
         running.named = Arc::new(config.named_hosts());
     }
 
@@ -121,6 +143,55 @@ impl Remote {
     pub fn key_uses(&self, host: &str) -> Option<Vec<KeyUse>> {
         let keys = Arc::clone(&self.lock().keys);
         keys.uses(Clock.now(), host)
+    }
+
+    /// Drains the target for maintenance, or ends that: all namespaces are inaccessible to hosts, which are told, and no new connection to a
+    /// subsystem is accepted. IOs that were accepted end as usual. It is forgotten when the target ends.
+    pub fn drain(&self, is_drained: bool) {
+        let mut running = self.lock();
+        if std::mem::replace(&mut running.is_drained, is_drained) != is_drained {
+            let what = if is_drained { "drained for maintenance" } else { "not drained any more" };
+            info!("the target is {what}");
+        }
+        running.acceptor.mailbox.tell(ToAcceptor::Change(acceptor::Change::Drained(is_drained)));
+        running.ssds.iter().for_each(|ssd| ssd.change(Change::Drained(is_drained)));
+    }
+
+    /// The devices of which a flush has failed since they were opened: what was written before may be lost.
+    pub fn failed_flushes(&self) -> Vec<String> {
+        let running = self.lock();
+        let failed = running.ssds.iter().filter(|ssd| ssd.flush_failed.load(Ordering::Relaxed));
+        failed.map(|ssd| ssd.device.clone()).collect()
+    }
+
+    /// Whether the target is drained.
+    pub fn is_drained(&self) -> bool {
+        self.lock().is_drained
+    }
+
+    /// All connections to subsystems, after everything that was asked of their threads before. Waits for a thread that hangs for `limit`.
+    pub fn connections(&self, limit: Duration) -> Listing {
+        let asked: Vec<_> = {
+            let running = self.lock();
+            let live = running.ssds.iter().filter(|ssd| !ssd.board.pulse().has_ended());
+            live.map(|ssd| {
+                let (answer, answered) = channel();
+                ssd.change(Change::List(answer));
+                (ssd.device.clone(), answered)
+            })
+            .collect()
+        };
+        let deadline = Instant::now() + limit;
+        let (mut connections, mut unanswered) = (Vec::new(), Vec::new());
+        for (device, answered) in asked {
+            match answered.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(found) => connections.extend(found),
+                Err(RecvTimeoutError::Timeout) => unanswered.push(device),
+                // The thread has ended, and its connections with it.
+                Err(RecvTimeoutError::Disconnected) => {}
+            }
+        }
+        Listing::new(connections, unanswered)
     }
 
     /// Stops the target at once: commands may stay unanswered.

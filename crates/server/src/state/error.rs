@@ -45,6 +45,21 @@ pub enum StateError {
         /// The problem.
         what: String,
     },
+    /// The note of blocks to erase cannot be read.
+    #[error(
+        "the note which blocks of an SSD have to be erased, in {}, is not valid: {what}. Put the file back from a backup; or remove it and \
+         erase the blocks of removed namespaces by hand before they get another owner",
+        .path.display()
+    )]
+    WipesUnknown {
+        /// The file.
+        path: PathBuf,
+        /// The problem.
+        what: String,
+    },
+    /// The note of a change that was refused cannot be removed.
+    #[error("{0}; until this is possible, nothing else can change")]
+    Unforgotten(String),
     /// Other users could change the stored files.
     #[error(
         "{}: {why}, so others could change what is stored there; make it belong to the user of the target, and chmod go-w it",

@@ -10,7 +10,8 @@
 //! Holds: a failed write keeps the old content (`a_failed_write_keeps_the_old_content`); two targets never use one file at the same
 //!        time (`two_targets_never_have_one_file`).
 
-use super::format::{FormatError, decode, encode};
+use super::format::{decode, encode};
+use super::frame::FormatError;
 use super::{NamespaceName, StateError};
 use crate::identity;
 use crate::retry::retry_while_in_use;

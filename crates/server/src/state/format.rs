@@ -14,10 +14,10 @@
 //! Holds: a file of version 1 is read (`a_file_of_the_first_version_is_read`); a file with a changed byte, or a truncated file, is refused (`no_damage_goes_unnoticed`).
 
 use super::NamespaceName;
+use super::frame::{FormatError, framed, unframed};
 use nvme::spec::reservation::ReservationType;
 use nvme::spec::{HostId, Nqn};
 use nvme::subsystem::{Held, Registrant, ReservationHost, Reservations, SavedReservations};
-use nvme::tcp::pdu::crc32c;
 use serde::{Deserialize, Serialize};
 
 /// The first word.
@@ -26,15 +26,6 @@ const MAGIC: &str = "gimbal-reservations";
 const VERSION: &str = "2";
 /// The version before it, which is read too.
 const VERSION_BEFORE: &str = "1";
-
-/// Why a file is refused.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum FormatError {
-    /// Its content has changed.
-    Damaged(String),
-    /// A later version of the target has written it.
-    Newer(String),
-}
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -84,40 +75,13 @@ pub(super) fn encode(namespace: &NamespaceName, saved: &SavedReservations) -> Ve
     };
     let mut body = serde_json::to_vec_pretty(&document).expect("texts and numbers are JSON");
     body.push(b'\n');
-    let crc = crc32c(&body);
-    let mut bytes = format!("{MAGIC} {VERSION} crc32c={crc:08x} bytes={}\n", body.len()).into_bytes();
-    bytes.append(&mut body);
-    bytes
+    framed(MAGIC, VERSION, &body)
 }
 
 /// Decodes the bytes of a file.
 pub(super) fn decode(namespace: &NamespaceName, bytes: &[u8]) -> Result<SavedReservations, FormatError> {
     let damaged = |what: &str| FormatError::Damaged(what.to_owned());
-    if bytes.is_empty() {
-        return Err(damaged("it is empty"));
-    }
-    let end = bytes
-        .iter()
-        .position(|&byte| byte == b'\n')
-        .ok_or_else(|| damaged("its first line has no line end"))?;
-    let line = str::from_utf8(&bytes[..end]).map_err(|_| damaged("its first line is not text"))?;
-    let body = &bytes[end + 1..];
-    let words: Vec<&str> = line.split(' ').collect();
-    let &[MAGIC, version, crc, length] = &words[..] else {
-        return Err(damaged("its first line is not that of such a file"));
-    };
-    if ![VERSION, VERSION_BEFORE].contains(&version) {
-        return Err(FormatError::Newer(version.to_owned()));
-    }
-    if length != format!("bytes={}", body.len()) {
-        return Err(FormatError::Damaged(format!(
-            "{} bytes follow its first line, which says {length}",
-            body.len()
-        )));
-    }
-    if crc != format!("crc32c={:08x}", crc32c(body)) {
-        return Err(damaged("its checksum is wrong"));
-    }
+    let (version, body) = unframed(MAGIC, &[VERSION, VERSION_BEFORE], bytes)?;
     let document: Document =
         serde_json::from_slice(body).map_err(|error| FormatError::Damaged(error.to_string()))?;
     if document.subsystem != namespace.subsystem || document.namespace != hex(namespace.uuid) {
@@ -172,6 +136,7 @@ fn unhex(text: &str) -> Option<[u8; 16]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nvme::tcp::pdu::crc32c;
 
     fn namespace() -> NamespaceName {
         NamespaceName { subsystem: "nqn.test:a/../b".to_owned(), uuid: [0xab; 16] }

@@ -76,9 +76,14 @@ const PARTS: [Part; 4] = [Part::All, Part::Most, Part::Some, Part::None];
 
 /// The file of the SSD with this name.
 pub(super) fn path_of(directory: &Path, ssd: &str) -> PathBuf {
+    directory.join(format!("{}.toml", readable(ssd)))
+}
+
+/// A name of a file that people recognise, and that another SSD does not have.
+pub(super) fn readable(ssd: &str) -> String {
     let readable: String =
         ssd.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(80).collect();
-    directory.join(format!("{readable}-{:08x}.toml", crc32c(ssd.as_bytes())))
+    format!("{readable}-{:08x}", crc32c(ssd.as_bytes()))
 }
 
 /// Loads the model of an SSD; `None` if none is stored.

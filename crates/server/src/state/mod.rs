@@ -1,5 +1,5 @@
 //! The state directory, which outlives the target: reservations that persist through power loss, learnt models of SSDs (`learnt`),
-//! and which SSDs may have data in a log (`logs`).
+//! which SSDs may have data in a log (`logs`), and which blocks have to be erased (`wipes`).
 //!
 //! ```text
 //!   server  ── load ──►┐                       DIRECTORY/reservations/UUID-HASH.json
@@ -22,12 +22,15 @@
 mod error;
 mod file;
 mod format;
+mod frame;
 mod learnt;
 mod logs;
 mod trust;
+mod wipes;
 
 pub use error::StateError;
 pub(crate) use logs::LogRecord;
+pub(crate) use wipes::WipeRecord;
 
 use file::StateFile;
 use nvme::subsystem::SavedReservations;
@@ -47,6 +50,8 @@ const RESERVATIONS: &str = "reservations";
 const LEARNT: &str = "learnt";
 /// That of the notes which SSDs may have data in a log.
 const LOGS: &str = "logs";
+/// That of the notes which blocks have to be erased.
+const WIPES: &str = "wipes";
 /// Only the owner may read the keys and names of hosts.
 const DIRECTORY_MODE: u32 = 0o700;
 /// Longest wait for the end of the thread. A thread whose disk hangs never ends.
@@ -83,14 +88,14 @@ pub fn prepare_state_directory(directory: &Path) -> Result<(), StateError> {
     if is_new {
         file::sync_directory(directory).map_err(failed("make the directory last", directory))?;
     }
-    for folder in [LEARNT, LOGS].map(|name| directory.join(name)) {
+    for folder in [LEARNT, LOGS, WIPES].map(|name| directory.join(name)) {
         DirBuilder::new()
             .recursive(true)
             .mode(DIRECTORY_MODE)
             .create(&folder)
             .map_err(failed("make the directory", &folder))?;
     }
-    for folder in [RESERVATIONS, LEARNT, LOGS] {
+    for folder in [RESERVATIONS, LEARNT, LOGS, WIPES] {
         trust::expect_trusted(&directory.join(folder), trust::Others::MayNotWrite)?;
     }
     let probe = reservations.join(format!(".probe-{}", std::process::id()));
@@ -107,6 +112,9 @@ enum Request {
     LoadLog { ssd: String, answer: Sender<Result<Option<(LogRecord, PathBuf)>, StateError>> },
     StoreLog { record: LogRecord, answer: Sender<Result<(), StateError>> },
     ForgetLog(String),
+    LoadWipes { ssd: String, answer: Sender<Result<Vec<WipeRecord>, StateError>> },
+    NoteWipe { ssd: String, record: WipeRecord, answer: Sender<Result<(), StateError>> },
+    ForgetWipe { ssd: String, record: WipeRecord, answer: Sender<Result<(), String>> },
     Barrier(Sender<()>),
     End,
 }
@@ -176,6 +184,25 @@ impl Keeper {
         drop(self.0.send(Request::ForgetLog(ssd)));
     }
 
+    /// The blocks of an SSD that have to be erased.
+    pub(crate) fn load_wipes(&self, ssd: String) -> Result<Vec<WipeRecord>, StateError> {
+        let (answer, answered) = channel();
+        drop(self.0.send(Request::LoadWipes { ssd, answer }));
+        answered.recv().unwrap_or(Err(StateError::Gone))
+    }
+
+    /// Notes that blocks have to be erased, or that they are due. When this returns, that survives a kill.
+    pub(crate) fn note_wipe(&self, ssd: String, record: WipeRecord) -> Result<(), StateError> {
+        let (answer, answered) = channel();
+        drop(self.0.send(Request::NoteWipe { ssd, record, answer }));
+        answered.recv().unwrap_or(Err(StateError::Gone))
+    }
+
+    /// Notes that blocks are erased, and says so to `answer` when that survives a kill.
+    pub(crate) fn forget_wipe(&self, ssd: String, record: WipeRecord, answer: Sender<Result<(), String>>) {
+        drop(self.0.send(Request::ForgetWipe { ssd, record, answer }));
+    }
+
     /// Waits until all earlier requests are done; false at `deadline`.
     pub(crate) fn barrier(&self, deadline: Instant) -> bool {
         let (answer, answered) = channel();
@@ -205,6 +232,7 @@ impl StateThread {
             learnt: directory.join(LEARNT),
             unlearnt: 0,
             logs: directory.join(LOGS),
+            wipes: directory.join(WIPES),
         };
         let handle = thread::Builder::new().name("state".to_owned()).spawn(move || {
             while let Ok(request) = requests.recv() {
@@ -252,6 +280,8 @@ struct Files {
     unlearnt: u64,
     /// The notes which SSDs may have data in a log.
     logs: PathBuf,
+    /// The notes which blocks have to be erased.
+    wipes: PathBuf,
 }
 
 impl Files {
@@ -270,6 +300,14 @@ impl Files {
                 if let Err(error) = logs::forget(&self.logs, &ssd) {
                     warn!(ssd, %error, "the SSD has all of its data, but the note of its log stays: it needs the log at the next start");
                 }
+            }
+            Request::LoadWipes { ssd, answer } => drop(answer.send(wipes::load(&self.wipes, &ssd))),
+            Request::NoteWipe { ssd, record, answer } => {
+                drop(answer.send(wipes::note(&self.wipes, &ssd, &record)));
+            }
+            Request::ForgetWipe { ssd, record, answer } => {
+                let forgotten = wipes::forget(&self.wipes, &ssd, &record);
+                drop(answer.send(forgotten.map_err(|error| error.to_string())));
             }
             Request::Barrier(answer) => drop(answer.send(())),
             Request::End => return true,

@@ -7,9 +7,10 @@
 pub mod proving;
 
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, HostId};
+use nvme::spec::event::EventKind;
 use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
-use nvme::spec::{Cqe, Nqn, Sqe, Status};
+use nvme::spec::{Cqe, Nqn, Sqe, Status, feature};
 use nvme::tcp::host::{HostConnection, HostEvent, HostOptions, Transfer};
 use nvme::tcp::pdu::Digests;
 use server::config::{
@@ -392,6 +393,26 @@ pub fn enable(admin: &mut Queue) {
     assert!(admin.command(set, Transfer::None).0.status().is_success());
     let get = Sqe::fabrics(fabrics::PROPERTY_GET).with_cdw10_15([0, offset::CSTS, 0, 0, 0, 0]);
     assert_eq!(admin.command(get, Transfer::None).0.dw0() & 1, 1, "ready");
+}
+
+/// Asks for one event notification of a kind.
+pub fn listen_for(queue: &mut Queue, kind: EventKind) {
+    let dwords = [u32::from(feature::ASYNC_EVENT_CONFIGURATION), kind.configuration_bit(), 0, 0, 0, 0];
+    let set = Sqe::new(admin::SET_FEATURES).with_cdw10_15(dwords);
+    assert!(queue.command(set, Transfer::None).0.status().is_success());
+    queue.submit(Sqe::new(admin::ASYNC_EVENT_REQUEST), Transfer::None);
+}
+
+/// Waits for the event, reads the log page that it names, and asks for the next one.
+pub fn told(queue: &mut Queue, kind: EventKind) -> Vec<u8> {
+    let (cqe, _) = queue.next().expect("an event");
+    assert_eq!(cqe.dw0(), kind.to_dw0());
+    let dwords = [u32::from(kind.log_page()) | (4096 / 4 - 1) << 16, 0, 0, 0, 0, 0];
+    let get = Sqe::new(admin::GET_LOG_PAGE).with_cdw10_15(dwords);
+    let (cqe, data) = queue.command(get, Transfer::FromController(vec![0; 4096], 4096));
+    assert!(cqe.status().is_success());
+    queue.submit(Sqe::new(admin::ASYNC_EVENT_REQUEST), Transfer::None);
+    data.expect("a log page")
 }
 
 /// Bytes that differ from block to block and from seed to seed.

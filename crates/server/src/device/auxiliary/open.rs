@@ -3,16 +3,16 @@
 //! A log belongs to one SSD. It names the SSD by properties that the system knows: a block device by its world-wide name or serial number, a
 //! file by its path and its number in the file system.
 
+use super::super::contents::{identity, keeps_contents};
 use super::super::error::DeviceError;
 use super::super::held::Held;
-use super::super::identity::disk_number;
 use super::super::open::{Opened, Wanted, Writing, is_block_device, open_disk, open_file};
-use crate::config::{AisConfig, AisStore, Backing, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig};
+use crate::config::{AisConfig, AisStore, DeviceConfig, FaultConfig};
 use crate::state::{Keeper, LogRecord};
 use ais::{Drive, LogOptions, Medium, OpenLog};
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use tracing::{info, warn};
@@ -90,15 +90,6 @@ pub(crate) fn expect_log(
         None => "no log is configured",
     };
     Err(DeviceError::LogMissing { device: device.name.clone(), path, size, why, note })
-}
-
-/// Whether a device has its contents again after a restart.
-fn keeps_contents(device: &DeviceConfig) -> bool {
-    match &device.kind {
-        DeviceKind::Block { .. } | DeviceKind::File { .. } => true,
-        DeviceKind::Emulated(emulated) => matches!(emulated.backing, Backing::File(_)),
-        DeviceKind::Null { .. } => false,
-    }
 }
 
 /// Opens the store of `device`, which has `size` bytes.
@@ -184,36 +175,6 @@ fn open_log(
         );
     }
     Ok(OpenedLog { note, log, file, is_block, held })
-}
-
-/// A name that no other SSD has.
-fn identity(device: &DeviceConfig) -> String {
-    let of_file = |path: &Path| {
-        let number = fs::metadata(path).map_or(0, |metadata| metadata.ino());
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        format!("file {number} {}", path.display())
-    };
-    let mut identity = match &device.kind {
-        DeviceKind::Block { path, .. } => of_disk(path).unwrap_or_else(|| of_file(path)),
-        DeviceKind::File { path, .. }
-        | DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), .. }) => of_file(path),
-        DeviceKind::Emulated(_) | DeviceKind::Null { .. } => format!("device {}", device.name),
-    };
-    let most = (0..=ais::IDENTITY_MAX).rev().find(|end| identity.is_char_boundary(*end));
-    identity.truncate(most.expect("zero is one"));
-    identity
-}
-
-/// The world-wide name or serial number of a block device.
-fn of_disk(path: &Path) -> Option<String> {
-    let number = disk_number(&fs::metadata(path).ok()?)?;
-    let (major, minor) = (libc::major(number), libc::minor(number));
-    let folder = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
-    // A partition has these of its disk.
-    let names = ["wwid", "../wwid", "device/wwid", "../device/wwid", "device/serial", "../device/serial"];
-    let name = names.iter().find_map(|name| fs::read_to_string(folder.join(name)).ok())?;
-    let partition = fs::read_to_string(folder.join("partition")).unwrap_or_default();
-    Some(format!("disk {} {}", name.trim(), partition.trim()).trim().to_owned())
 }
 
 fn random() -> io::Result<[u8; 16]> {
