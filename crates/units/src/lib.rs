@@ -21,4 +21,4 @@ pub use ids::{Lba, TenantId};
 pub use quantity::{NotAQuantity, thousandths, time_with_default_unit};
 pub use rate::ByteRate;
 pub use slowdown::Slowdown;
-pub use time::{Instant, Nanos};
+pub use time::{Instant, Nanos, earliest};

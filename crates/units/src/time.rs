@@ -79,6 +79,14 @@ impl fmt::Display for Nanos {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub u64);
 
+/// The earliest of these, if there is any. Without branches: it is asked in every turn of a thread.
+#[inline]
+pub fn earliest<const COUNT: usize>(all: [Option<Instant>; COUNT]) -> Option<Instant> {
+    let first =
+        all.into_iter().fold(Instant::FAR_FUTURE, |first, at| first.min(at.unwrap_or(Instant::FAR_FUTURE)));
+    (first != Instant::FAR_FUTURE).then_some(first)
+}
+
 impl Instant {
     /// The origin.
     pub const ZERO: Instant = Instant(0);

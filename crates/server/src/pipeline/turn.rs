@@ -17,7 +17,7 @@ use nvme::subsystem::Output;
 use reactor::{Clock, Event};
 use std::io;
 use tracing::{debug, warn};
-use units::{Instant, Nanos};
+use units::{Instant, Nanos, earliest};
 
 /// Upper bound for runs of the switch in one turn for waits that end before it does, for example when tokens come quickly. They avoid sending
 /// replies one by one: each send takes a system call and a segment that others could have shared.
@@ -125,16 +125,18 @@ impl Pipeline {
     /// When there is something to do although nothing happens.
     fn deadline(&self) -> Option<Instant> {
         let commands = &self.commands;
-        let keep_alives = commands.homes.next_timeout().into_iter();
-        keep_alives
-            .chain(commands.switch.next_wake())
-            .chain(commands.wires.here.deadline())
-            .chain(commands.switch.wants_run().then_some(Instant::ZERO))
-            .chain(self.watch.deadline(&commands.switch))
-            .chain(commands.log_throttle.deadline())
-            .chain(commands.deferred.deadline())
-            .chain(self.publishing.deadline())
-            .min()
+        if commands.switch.wants_run() {
+            return Some(Instant::ZERO);
+        }
+        earliest([
+            commands.homes.next_timeout(),
+            commands.switch.next_wake(),
+            commands.wires.here.deadline(),
+            self.watch.deadline(&commands.switch),
+            commands.log_throttle.deadline(),
+            commands.deferred.deadline(),
+            self.publishing.deadline(),
+        ])
     }
 
     fn on_event(&mut self, now: Instant, event: Event) {

@@ -51,7 +51,7 @@ use sched::{
 use std::collections::VecDeque;
 use std::io;
 use step::After;
-use units::{Bytes, Instant, Nanos, TenantId};
+use units::{Bytes, Instant, Nanos, TenantId, earliest};
 use watch::{Limit, Watch};
 
 /// Scheduler, device and the slots of all IOs of the thread. `T` is the owner of an IO.
@@ -259,7 +259,7 @@ impl<T> Switch<T> {
 
     /// When [`Switch::run`] next has something to do by itself.
     pub(crate) fn next_wake(&self) -> Option<Instant> {
-        [self.wake_at, self.device.next_wake(), self.retry_at].into_iter().flatten().min()
+        earliest([self.wake_at, self.device.next_wake(), self.retry_at])
     }
 
     /// Whether dispatched IOs wait for a buffer.
