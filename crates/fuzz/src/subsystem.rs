@@ -359,7 +359,10 @@ impl World {
             3 => {
                 let state =
                     input.pick(&[AnaState::Optimized, AnaState::NonOptimized, AnaState::Inaccessible]);
-                let _ = self.subsystem.set_ana_state(input.below(4), state);
+                let group = input.below(4);
+                let _ = self.subsystem.set_ana_state(group, state);
+                let _ = self.subsystem.set_ana_group(nsid, group);
+                self.subsystem.withhold_namespaces(nsid == 8);
             }
             4 => {
                 let allowed = (0..input.below(HOSTS + 1)).map(|number| host(number).0).collect();

@@ -202,7 +202,8 @@ fn the_scheduler_changes_under_load_and_nothing_is_lost() {
             assert!(client.io.next().expect("an answer").0.status().is_success());
         }
     }
-    let ssd = &server.stats().ssds[0];
+    let stats = settled(&server);
+    let ssd = &stats.ssds[0];
     assert_eq!((ssd.queued, ssd.in_flight), (0, 0));
     assert_eq!((ssd.tenants[0].counters.reads.ios, ssd.late.count()), (2000, 2000));
     assert!(ssd.view.is_some(), "Gimbal is in charge, and measures");

@@ -126,6 +126,24 @@ fn a_host_with_its_key_gets_in() {
 }
 
 #[test]
+fn operators_see_which_connections_have_proved_their_host() {
+    let keys = Keys::new("listed");
+    let server = start(secured(&keys, Authentication::Optional));
+    let client = host::Client::start(host::Backend::Auto, Bytes::mib(8)).expect("a thread");
+    let connect = |host, keys| {
+        let connected = client.connect(options(server.addresses()[0], host, keys)).wait();
+        connected.unwrap_or_else(|error| panic!("{error}"))
+    };
+    let _controllers = [connect(HOST, Some(own(1))), connect(OTHER, None)];
+    let found = server.remote().connections(Duration::from_secs(60)).connections;
+    assert!(found.len() >= 4, "{found:?}");
+    for facts in found {
+        let is_proved = &*facts.host == HOST;
+        assert_eq!((facts.is_authenticated, facts.has_tls), (is_proved, false), "{facts:?}");
+    }
+}
+
+#[test]
 fn every_hash_group_and_key_gets_in() {
     let keys = Keys::new("every");
     for hash in Hash::ALL {

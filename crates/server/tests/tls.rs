@@ -178,6 +178,21 @@ fn a_host_gets_in_by_every_hash_and_derivation() {
 }
 
 #[test]
+fn operators_see_which_connections_have_tls() {
+    let files = Files::new("listed");
+    let hash = Hash::Sha256;
+    let server = start(secured(Tls::Optional, vec![files.tls(1, hash)]));
+    let address = server.addresses()[0];
+    let _hosts = [connect(address, HOST, own(1, hash), 1), connect(address, OTHER, Keys::default(), 1)];
+    let found = server.remote().connections(Duration::from_secs(60)).connections;
+    assert_eq!(found.len(), 4, "{found:?}");
+    for facts in found {
+        let is_secured = &*facts.host == HOST;
+        assert_eq!((facts.is_authenticated, facts.has_tls), (false, is_secured), "{facts:?}");
+    }
+}
+
+#[test]
 fn who_does_not_prove_a_key_does_not_get_in() {
     let files = Files::new("wrong");
     let hash = Hash::Sha256;
