@@ -7,17 +7,17 @@ mod raw_tls;
 use auth::exchange::{HostExchange, HostKeys, Names, Offer, Outcome, Randomness};
 use auth::hello::{Alert, Psk};
 use auth::{Channel, DhKey, Explanation, Group, Hash, Secret};
+use common::initiator;
 use common::proving::{connected, prove};
-use common::{BLOCK, Folder, HOST, Options, Queue, any_port, fast_ssd, simple, start, until};
-use host::{Backoff, ConnectFailure, ControllerOptions, Fault, Keys, Nqn, Operation, Request, RetryPolicy};
-use nvme::spec::connect::{ConnectResult, HostId};
+use common::{Folder, HOST, Options, Queue, any_port, fast_ssd, simple, start, until};
+use host::{Fault, Keys};
+use nvme::spec::connect::ConnectResult;
 use raw_tls::Raw;
 use server::config::{Authentication, Config, DEFAULT_NQN, HostConfig, Tls};
 use server::{Refusal, ServerHandle};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use units::{Bytes, Lba, Nanos};
 
 const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000002";
 const RELOAD_LIMIT: Duration = Duration::from_secs(60);
@@ -64,43 +64,19 @@ fn secured(files: &Files, tls: Tls) -> Config {
     config
 }
 
-fn options(address: SocketAddr, keys: HostKeys) -> ControllerOptions {
-    let name = |text: &str| Nqn::new(text).expect("a name");
-    let id: [u8; 16] = HOST.as_bytes()[HOST.len() - 16..].try_into().expect("16 bytes");
-    ControllerOptions {
-        retry: RetryPolicy::Never,
-        backoff: Backoff::NEVER_RETRY,
-        connect_timeout: Nanos::secs(60),
-        keys: Keys { dhchap: Some(keys), tls: None, concat: true },
-        ..ControllerOptions::new(address, name(DEFAULT_NQN), name(HOST), HostId(id))
-    }
+/// The keys of our host, which makes one for TLS.
+fn concat(keys: HostKeys) -> Keys {
+    Keys { dhchap: Some(keys), tls: None, concat: true }
 }
 
 /// The fault that ends a try of our host to connect.
 fn fault(address: SocketAddr, keys: HostKeys) -> Fault {
-    let client = host::Client::start(host::Backend::Auto, Bytes::mib(8)).expect("a thread");
-    match client.connect(options(address, keys)).wait() {
-        Err(ConnectFailure::Controller(error)) => error.fault.clone(),
-        other => panic!("it got in: {other:?}"),
-    }
+    initiator::fault(address, HOST, concat(keys))
 }
 
 /// Our host connects, writes and reads.
 fn use_target(address: SocketAddr, keys: HostKeys, io_queues: u16) {
-    let client = host::Client::start(host::Backend::Auto, Bytes::mib(8)).expect("a thread");
-    let options = ControllerOptions { io_queues, ..options(address, keys) };
-    let controller = client.connect(options).wait().unwrap_or_else(|error| panic!("{error}"));
-    for lba in 0..8 {
-        let mut buffer = client.buffer(BLOCK).expect("memory");
-        buffer.fill(lba as u8 + 1);
-        let write = Request::new(0, 1, Operation::Write { durable: false }, Lba(lba), 1).with_buffer(buffer);
-        controller.submit(write).wait().result.expect("the write is done");
-        let read = Request::new(0, 1, Operation::Read, Lba(lba), 1)
-            .with_buffer(client.buffer(BLOCK).expect("memory"));
-        let outcome = controller.submit(read).wait();
-        outcome.result.as_ref().expect("the read is done");
-        assert_eq!(outcome.buffer.expect("its data")[..], vec![lba as u8 + 1; BLOCK]);
-    }
+    initiator::use_target(address, HOST, concat(keys), io_queues);
 }
 
 /// An exchange of `host`, which makes a key if it asks for a channel.

@@ -4,9 +4,10 @@ mod common;
 
 use auth::exchange::{HostExchange, HostKeys, Names, Offer, Outcome, Randomness};
 use auth::{DhKey, Explanation, Group, Hash, Message, Secret};
+use common::initiator;
 use common::proving::{connected, prove, receive, send};
 use common::{BLOCK, Client, Folder, HOST, Options, Queue, any_port, fast_ssd, simple, start};
-use host::{Backoff, ConnectFailure, ControllerOptions, Fault, Nqn, Operation, Request, RetryPolicy};
+use host::{Fault, Keys, Nqn};
 use nvme::spec::connect::{ConnectResult, HostId};
 use nvme::spec::opcode::{admin, fabrics};
 use nvme::spec::property::offset;
@@ -19,18 +20,18 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use units::{Bytes, Lba, Nanos};
+use units::{Bytes, Nanos};
 
 /// A host without a key.
 const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000002";
 const RELOAD_LIMIT: Duration = Duration::from_secs(60);
 
 /// The files of keys.
-struct Keys(Folder);
+struct KeyFiles(Folder);
 
-impl Keys {
-    fn new(name: &str) -> Keys {
-        Keys(Folder::new(&format!("proofs-{name}")))
+impl KeyFiles {
+    fn new(name: &str) -> KeyFiles {
+        KeyFiles(Folder::new(&format!("proofs-{name}")))
     }
 
     /// The file of a key, which is made of `seed`.
@@ -49,7 +50,7 @@ fn own(seed: u8) -> HostKeys {
 }
 
 /// A target whose host `HOST` has key 1, and key 9 of controllers.
-fn secured(keys: &Keys, authentication: Authentication) -> Config {
+fn secured(keys: &KeyFiles, authentication: Authentication) -> Config {
     let mut config = simple(fast_ssd(), any_port());
     config.security.authentication = authentication;
     config.security.dhchap_group = vec![Some(Group::Ffdhe2048)];
@@ -64,48 +65,24 @@ fn secured(keys: &Keys, authentication: Authentication) -> Config {
     config
 }
 
-fn options(address: SocketAddr, host: &str, keys: Option<HostKeys>) -> ControllerOptions {
-    let name = |text: &str| Nqn::new(text).expect("a name");
-    let id: [u8; 16] = host.as_bytes()[host.len() - 16..].try_into().expect("16 bytes");
-    ControllerOptions {
-        retry: RetryPolicy::Never,
-        backoff: Backoff::NEVER_RETRY,
-        connect_timeout: Nanos::secs(60),
-        keys: host::Keys { dhchap: keys, ..host::Keys::default() },
-        ..ControllerOptions::new(address, name(DEFAULT_NQN), name(host), HostId(id))
-    }
+/// The keys of a host for DH-HMAC-CHAP.
+fn dhchap(keys: Option<HostKeys>) -> Keys {
+    Keys { dhchap: keys, ..Keys::default() }
 }
 
 /// The fault that ends a try to connect.
 fn fault(address: SocketAddr, host: &str, keys: Option<HostKeys>) -> Fault {
-    let client = host::Client::start(host::Backend::Auto, Bytes::mib(8)).expect("a thread");
-    match client.connect(options(address, host, keys)).wait() {
-        Err(ConnectFailure::Controller(error)) => error.fault.clone(),
-        other => panic!("it got in: {other:?}"),
-    }
+    initiator::fault(address, host, dhchap(keys))
 }
 
 /// Connects, writes and reads.
 fn use_target(address: SocketAddr, host: &str, keys: Option<HostKeys>, io_queues: u16) {
-    let client = host::Client::start(host::Backend::Auto, Bytes::mib(8)).expect("a thread");
-    let options = ControllerOptions { io_queues, ..options(address, host, keys) };
-    let controller = client.connect(options).wait().unwrap_or_else(|error| panic!("{error}"));
-    for lba in 0..8 {
-        let mut buffer = client.buffer(BLOCK).expect("memory");
-        buffer.fill(lba as u8 + 1);
-        let write = Request::new(0, 1, Operation::Write { durable: false }, Lba(lba), 1).with_buffer(buffer);
-        controller.submit(write).wait().result.expect("the write is done");
-        let read = Request::new(0, 1, Operation::Read, Lba(lba), 1)
-            .with_buffer(client.buffer(BLOCK).expect("memory"));
-        let outcome = controller.submit(read).wait();
-        outcome.result.as_ref().expect("the read is done");
-        assert_eq!(outcome.buffer.expect("its data")[..], vec![lba as u8 + 1; BLOCK]);
-    }
+    initiator::use_target(address, host, dhchap(keys), io_queues);
 }
 
 #[test]
 fn a_host_with_its_key_gets_in() {
-    let keys = Keys::new("gets-in");
+    let keys = KeyFiles::new("gets-in");
     for authentication in [Authentication::Optional, Authentication::Required] {
         for threads in [1, 2] {
             let config = Config { threads: Some(threads), ..secured(&keys, authentication) };
@@ -127,11 +104,11 @@ fn a_host_with_its_key_gets_in() {
 
 #[test]
 fn operators_see_which_connections_have_proved_their_host() {
-    let keys = Keys::new("listed");
+    let keys = KeyFiles::new("listed");
     let server = start(secured(&keys, Authentication::Optional));
     let client = host::Client::start(host::Backend::Auto, Bytes::mib(8)).expect("a thread");
     let connect = |host, keys| {
-        let connected = client.connect(options(server.addresses()[0], host, keys)).wait();
+        let connected = client.connect(initiator::options(server.addresses()[0], host, dhchap(keys))).wait();
         connected.unwrap_or_else(|error| panic!("{error}"))
     };
     let _controllers = [connect(HOST, Some(own(1))), connect(OTHER, None)];
@@ -145,7 +122,7 @@ fn operators_see_which_connections_have_proved_their_host() {
 
 #[test]
 fn every_hash_group_and_key_gets_in() {
-    let keys = Keys::new("every");
+    let keys = KeyFiles::new("every");
     for hash in Hash::ALL {
         for group in [None, Some(Group::Ffdhe2048), Some(Group::Ffdhe3072)] {
             for of_key in [None, Some(Hash::Sha256), Some(Hash::Sha384), Some(Hash::Sha512)] {
@@ -163,7 +140,7 @@ fn every_hash_group_and_key_gets_in() {
 
 #[test]
 fn a_host_without_the_right_key_is_refused_and_counted() {
-    let keys = Keys::new("refused");
+    let keys = KeyFiles::new("refused");
     let server = start(secured(&keys, Authentication::Required));
     let address = server.addresses()[0];
     assert!(matches!(fault(address, HOST, None), Fault::Refused(_)));
@@ -190,7 +167,7 @@ fn await_that(is_so: impl Fn() -> bool) {
 
 #[test]
 fn a_controller_that_cannot_prove_itself_is_refused() {
-    let keys = Keys::new("controller");
+    let keys = KeyFiles::new("controller");
     let mut config = secured(&keys, Authentication::Optional);
     config.hosts[0].dhchap_ctrl_key = None;
     let server = start(config);
@@ -216,7 +193,7 @@ fn read_version(queue: &mut Queue) -> Status {
 
 #[test]
 fn nothing_but_the_proof_is_accepted_before_it() {
-    let keys = Keys::new("before");
+    let keys = KeyFiles::new("before");
     let server = start(secured(&keys, Authentication::Optional));
     let address = server.addresses()[0];
     let (mut queue, cqe) = connected(address, HOST);
@@ -258,7 +235,7 @@ fn nothing_but_the_proof_is_accepted_before_it() {
 
 #[test]
 fn a_recorded_exchange_fails() {
-    let keys = Keys::new("replay");
+    let keys = KeyFiles::new("replay");
     let server = start(secured(&keys, Authentication::Required));
     let address = server.addresses()[0];
     let (mut queue, _) = connected(address, HOST);
@@ -283,7 +260,7 @@ fn a_recorded_exchange_fails() {
 
 #[test]
 fn a_queue_can_be_proved_for_its_own_host_only() {
-    let keys = Keys::new("queues");
+    let keys = KeyFiles::new("queues");
     let mut config = secured(&keys, Authentication::Required);
     let second = HostConfig {
         nqn: OTHER.to_owned(),
@@ -333,7 +310,7 @@ fn proved_client(server: &ServerHandle) -> Client {
 
 #[test]
 fn a_host_proves_itself_anew_while_its_ios_go_on() {
-    let keys = Keys::new("anew");
+    let keys = KeyFiles::new("anew");
     for threads in [1, 2] {
         let server = start(Config { threads: Some(threads), ..secured(&keys, Authentication::Required) });
         let mut client = proved_client(&server);
@@ -367,7 +344,7 @@ fn a_host_proves_itself_anew_while_its_ios_go_on() {
 
 #[test]
 fn a_host_without_a_key_cannot_begin_a_proof() {
-    let keys = Keys::new("keyless");
+    let keys = KeyFiles::new("keyless");
     let server = start(secured(&keys, Authentication::Optional));
     let options = Options { host: OTHER, ..Options::default() };
     let mut client = Client::with(server.addresses()[0], &options);
@@ -381,7 +358,7 @@ fn a_host_without_a_key_cannot_begin_a_proof() {
 
 #[test]
 fn a_key_is_rotated_and_drops_nobody() {
-    let keys = Keys::new("rotated");
+    let keys = KeyFiles::new("rotated");
     let mut config = secured(&keys, Authentication::Required);
     let mut server = start(config.clone());
     let address = server.addresses()[0];
@@ -406,19 +383,14 @@ fn a_key_is_rotated_and_drops_nobody() {
 
 #[test]
 fn discovery_asks_for_a_proof_if_it_is_for_hosts() {
-    let keys = Keys::new("discovery");
+    let keys = KeyFiles::new("discovery");
     for access in [DiscoveryAccess::Open, DiscoveryAccess::Hosts] {
         let mut config = secured(&keys, Authentication::Required);
         config.security.discovery = access;
         let server = start(config);
         let find = |host: &str, keys| {
             let name = Nqn::new(host).expect("a name");
-            host::discover(
-                host::Backend::Auto,
-                server.addresses()[0],
-                (&name, HostId([7; 16])),
-                host::Keys { dhchap: keys, ..host::Keys::default() },
-            )
+            host::discover(host::Backend::Auto, server.addresses()[0], (&name, HostId([7; 16])), dhchap(keys))
         };
         assert_eq!(find(HOST, Some(own(1))).expect("it is answered").len(), 1);
         assert_eq!(find(OTHER, None).is_ok(), access == DiscoveryAccess::Open);
@@ -428,7 +400,7 @@ fn discovery_asks_for_a_proof_if_it_is_for_hosts() {
 
 #[test]
 fn strangers_under_the_name_of_a_host_take_nothing_from_it() {
-    let keys = Keys::new("strangers");
+    let keys = KeyFiles::new("strangers");
     let mut config = secured(&keys, Authentication::Optional);
     config.subsystems[0].hosts = AllowedHosts::Only(vec![HOST.to_owned()]);
     config.limits.connections_per_host = 2;
@@ -444,7 +416,7 @@ fn strangers_under_the_name_of_a_host_take_nothing_from_it() {
 
 #[test]
 fn a_silent_host_is_disconnected_in_time() {
-    let keys = Keys::new("silent");
+    let keys = KeyFiles::new("silent");
     let mut config = secured(&keys, Authentication::Optional);
     config.limits.auth_timeout = Nanos::millis(50);
     let server = start(config);
@@ -455,7 +427,7 @@ fn a_silent_host_is_disconnected_in_time() {
 
 #[test]
 fn an_address_that_fails_is_delayed_and_gets_in() {
-    let keys = Keys::new("delayed");
+    let keys = KeyFiles::new("delayed");
     let mut config = secured(&keys, Authentication::Required);
     config.limits.auth_failures_per_minute = 1;
     let server = start(config);

@@ -7,10 +7,10 @@ mod raw_tls;
 use auth::hello::{Alert, Psk};
 use auth::psk::Derivation;
 use auth::{DhKey, Hash, Secret, TlsKey};
-use common::{BLOCK, Folder, HOST, any_port, fast_ssd, pattern, simple, start};
+use common::initiator::{connect, exchange_data, fault, options, use_target};
+use common::{Folder, HOST, any_port, fast_ssd, simple, start};
 use host::{
-    Backoff, ConnectFailure, ConnectRefusal, ControllerOptions, Discovered, Fault, HostKeys, Keys, Nqn,
-    Operation, Request, RetryPolicy, TlsOptions,
+    ConnectFailure, ConnectRefusal, ControllerOptions, Discovered, Fault, HostKeys, Keys, Nqn, TlsOptions,
 };
 use nvme::spec::connect::HostId;
 use nvme::tcp::pdu::{Framing, IcReq};
@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tls::{Broken, Stream};
-use units::{Bytes, Lba, Nanos};
+use units::Bytes;
 
 /// A host without a key.
 const OTHER: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-000000000002";
@@ -75,74 +75,6 @@ fn secured(tls: Tls, keys: Vec<PathBuf>) -> Config {
         tls_key: keys,
     }];
     config
-}
-
-fn options(address: SocketAddr, host: &str, keys: Keys) -> ControllerOptions {
-    let name = |text: &str| Nqn::new(text).expect("a name");
-    let id: [u8; 16] = host.as_bytes()[host.len() - 16..].try_into().expect("16 bytes");
-    ControllerOptions {
-        retry: RetryPolicy::Never,
-        backoff: Backoff::NEVER_RETRY,
-        connect_timeout: Nanos::secs(60),
-        keys,
-        ..ControllerOptions::new(address, name(DEFAULT_NQN), name(host), HostId(id))
-    }
-}
-
-/// The fault that ends a try to connect.
-fn fault(address: SocketAddr, host: &str, keys: Keys) -> Fault {
-    let client = host::Client::start(host::Backend::Auto, Bytes::mib(8)).expect("a thread");
-    match client.connect(options(address, host, keys)).wait() {
-        Err(ConnectFailure::Controller(error)) => error.fault.clone(),
-        other => panic!("it got in: {other:?}"),
-    }
-}
-
-fn connect(address: SocketAddr, host: &str, keys: Keys, io_queues: u16) -> (host::Client, host::Controller) {
-    let client = host::Client::start(host::Backend::Auto, Bytes::mib(64)).expect("a thread");
-    let options = ControllerOptions {
-        io_queues,
-        data_digest: io_queues > 1,
-        header_digest: io_queues > 1,
-        ..options(address, host, keys)
-    };
-    let controller = client.connect(options).wait().unwrap_or_else(|error| panic!("{error}"));
-    (client, controller)
-}
-
-/// Writes and reads IOs of many sizes, many at once.
-fn exchange_data(client: &host::Client, controller: &host::Controller) {
-    let sizes = [1, 2, 3, 8, 17, 32, 64, 256];
-    let request = |operation, at: usize, buffer| {
-        Request::new(0, 1, operation, Lba((at * 256) as u64), sizes[at] as u32).with_buffer(buffer)
-    };
-    let writes: Vec<_> = (0..sizes.len())
-        .map(|at| {
-            let mut buffer = client.buffer(sizes[at] * BLOCK).expect("memory");
-            buffer.copy_from_slice(&pattern(at as u64, sizes[at] * BLOCK));
-            controller.submit(request(Operation::Write { durable: false }, at, buffer))
-        })
-        .collect();
-    writes.into_iter().for_each(|write| write.wait().result.map(drop).expect("the write is done"));
-    let reads: Vec<_> = (0..sizes.len())
-        .map(|at| {
-            controller.submit(request(Operation::Read, at, client.buffer(sizes[at] * BLOCK).expect("memory")))
-        })
-        .collect();
-    for (at, read) in reads.into_iter().enumerate() {
-        let outcome = read.wait();
-        outcome.result.as_ref().expect("the read is done");
-        assert!(
-            outcome.buffer.expect("its data")[..] == pattern(at as u64, sizes[at] * BLOCK),
-            "{} blocks",
-            sizes[at]
-        );
-    }
-}
-
-fn use_target(address: SocketAddr, host: &str, keys: Keys, io_queues: u16) {
-    let (client, controller) = connect(address, host, keys, io_queues);
-    exchange_data(&client, &controller);
 }
 
 fn await_that(is_so: impl Fn() -> bool) {

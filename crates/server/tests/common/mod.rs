@@ -4,6 +4,7 @@
 //! IO queue. It never sleeps: every wait is a blocking read of the socket.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its own part.
 
+pub mod initiator;
 pub mod proving;
 
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, HostId};
