@@ -34,6 +34,7 @@ mod statistics;
 mod targets;
 mod top;
 mod volume;
+mod watchdog;
 
 use clap::{Parser, Subcommand};
 use std::io::ErrorKind;
