@@ -29,6 +29,7 @@ mod running;
 mod serve;
 mod serve_flags;
 mod ssdtest;
+mod state;
 mod state_dir;
 mod statistics;
 mod targets;
@@ -73,6 +74,8 @@ enum Command {
     Targets(targets::Args),
     /// Check a configuration file of the target
     Config(config::Args),
+    /// Check and show the state directory: reservations, logs, learnt models
+    State(state::Args),
     /// Look at a running target and change it, by its admin socket
     Ctl(ctl::Args),
     /// Show what the SSDs and tenants of a running target do
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Command::Volume(args) => volume::run(args),
         Command::Targets(args) => targets::run(args),
         Command::Config(args) => config::run(args),
+        Command::State(args) => state::run(args),
         Command::Ctl(args) => ctl::run(args),
         Command::Top(args) => top::run(&args),
         Command::Key(args) => key::run(args),

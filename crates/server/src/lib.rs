@@ -63,7 +63,9 @@ pub use proof::{Refusal, RefusalCounts};
 pub use server::{
     Change, NamespaceFacts, ReloadError, Remote, Server, ServerHandle, Shutdown, StartError, Subject,
 };
-pub use state::{StateError, prepare_state_directory};
+pub use state::{
+    StateContents, StateError, StoredReservations, inspect_state_directory, prepare_state_directory,
+};
 pub use stats::{
     AcceptorStats, AuxiliaryStats, Counters, ExtraReadStats, SsdStats, Stats, TenantDetail, TenantStats,
     ThreadStats, Transferred, TurnStats, Waits,

@@ -13,12 +13,13 @@
 //!
 //! Holds: a file of version 1 is read (`a_file_of_the_first_version_is_read`); a file with a changed byte, or a truncated file, is refused (`no_damage_goes_unnoticed`).
 
-use super::NamespaceName;
+use super::{NamespaceName, StateError};
 use nvme::spec::reservation::ReservationType;
 use nvme::spec::{HostId, Nqn};
 use nvme::subsystem::{Held, Registrant, ReservationHost, Reservations, SavedReservations};
 use nvme::tcp::pdu::crc32c;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// The first word.
 const MAGIC: &str = "gimbal-reservations";
@@ -34,6 +35,16 @@ pub(super) enum FormatError {
     Damaged(String),
     /// A later version of the target has written it.
     Newer(String),
+}
+
+impl FormatError {
+    pub(super) fn in_file(self, path: &Path) -> StateError {
+        let path = path.to_owned();
+        match self {
+            FormatError::Damaged(what) => StateError::Damaged { path, what },
+            FormatError::Newer(version) => StateError::Newer { path, version },
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -90,8 +101,28 @@ pub(super) fn encode(namespace: &NamespaceName, saved: &SavedReservations) -> Ve
     bytes
 }
 
-/// Decodes the bytes of a file.
+/// The content of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Decoded {
+    pub(super) namespace: NamespaceName,
+    pub(super) saved: SavedReservations,
+    /// Whether a target of this version writes the same format.
+    pub(super) is_current: bool,
+}
+
+/// Decodes the bytes of the file of a namespace.
 pub(super) fn decode(namespace: &NamespaceName, bytes: &[u8]) -> Result<SavedReservations, FormatError> {
+    let decoded = decode_any(bytes)?;
+    if decoded.namespace != *namespace {
+        let NamespaceName { subsystem, uuid } = decoded.namespace;
+        let uuid = hex(uuid);
+        return Err(FormatError::Damaged(format!("it is of namespace {uuid} of subsystem {subsystem:?}")));
+    }
+    Ok(decoded.saved)
+}
+
+/// Decodes the bytes of a file of any namespace.
+pub(super) fn decode_any(bytes: &[u8]) -> Result<Decoded, FormatError> {
     let damaged = |what: &str| FormatError::Damaged(what.to_owned());
     if bytes.is_empty() {
         return Err(damaged("it is empty"));
@@ -120,13 +151,11 @@ pub(super) fn decode(namespace: &NamespaceName, bytes: &[u8]) -> Result<SavedRes
     }
     let document: Document =
         serde_json::from_slice(body).map_err(|error| FormatError::Damaged(error.to_string()))?;
-    if document.subsystem != namespace.subsystem || document.namespace != hex(namespace.uuid) {
-        let (subsystem, uuid) = (document.subsystem, document.namespace);
-        return Err(FormatError::Damaged(format!("it is of namespace {uuid} of subsystem {subsystem:?}")));
-    }
-    let saved = read(&document, version).ok_or_else(|| damaged("a field has a wrong value"))?;
+    let of_fields = || Some((unhex(&document.namespace)?, read(&document, version)?));
+    let (uuid, saved) = of_fields().ok_or_else(|| damaged("a field has a wrong value"))?;
     Reservations::restore(saved.clone()).map_err(|error| FormatError::Damaged(error.to_string()))?;
-    Ok(saved)
+    let namespace = NamespaceName { subsystem: document.subsystem, uuid };
+    Ok(Decoded { namespace, saved, is_current: version == VERSION })
 }
 
 fn read(document: &Document, version: &str) -> Option<SavedReservations> {
@@ -161,7 +190,7 @@ fn only_name<'a>(document: &'a Document, id: &str) -> Option<&'a str> {
     with_id.next().is_none().then_some(&first.host_nqn)
 }
 
-fn hex(bytes: [u8; 16]) -> String {
+pub(super) fn hex(bytes: [u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
@@ -170,7 +199,7 @@ fn unhex(text: &str) -> Option<[u8; 16]> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn namespace() -> NamespaceName {
@@ -236,13 +265,13 @@ mod tests {
     }
 
     /// The bytes of a file with this text as its content, in this version.
-    fn file_of(version: &str, body: &str) -> Vec<u8> {
+    pub(crate) fn file_of(version: &str, body: &str) -> Vec<u8> {
         let crc = crc32c(body.as_bytes());
         format!("{MAGIC} {version} crc32c={crc:08x} bytes={}\n{body}", body.len()).into_bytes()
     }
 
     /// A file of the release before this format.
-    const OF_VERSION_1: &str = r#"{
+    pub(crate) const OF_VERSION_1: &str = r#"{
   "subsystem": "nqn.test:a/../b",
   "namespace": "abababababababababababababababab",
   "generation": 7,

@@ -1,5 +1,5 @@
 //! The state directory, which outlives the target: reservations that persist through power loss, learnt models of SSDs (`learnt`),
-//! and which SSDs may have data in a log (`logs`).
+//! and which SSDs may have data in a log (`logs`). Its version is in a file of its own (`version`).
 //!
 //! ```text
 //!   server  ── load ──►┐                       DIRECTORY/reservations/UUID-HASH.json
@@ -22,11 +22,14 @@
 mod error;
 mod file;
 mod format;
+mod inspect;
 mod learnt;
 mod logs;
 mod trust;
+mod version;
 
 pub use error::StateError;
+pub use inspect::{StateContents, StoredReservations, inspect_state_directory};
 pub(crate) use logs::LogRecord;
 
 use file::StateFile;
@@ -61,15 +64,17 @@ pub(crate) struct NamespaceName {
     pub(crate) uuid: [u8; 16],
 }
 
-/// Creates a state directory if it does not exist, and checks that it can be written.
+/// Creates a state directory if it does not exist, checks that it can be written, and brings it to the version of this program.
 ///
 /// # Errors
 /// Says what failed, and what to do.
 pub fn prepare_state_directory(directory: &Path) -> Result<(), StateError> {
     let reservations = directory.join(RESERVATIONS);
+    version::expect_kind(directory, version::Kind::Directory)?;
     let is_new = !reservations.exists();
     if directory.exists() {
         trust::expect_trusted(directory, trust::Others::MayAddFiles)?;
+        version::known(directory)?;
     }
     let failed = |action: &'static str, path: &Path| {
         let path = path.to_owned();
@@ -95,7 +100,8 @@ pub fn prepare_state_directory(directory: &Path) -> Result<(), StateError> {
     }
     let probe = reservations.join(format!(".probe-{}", std::process::id()));
     file::write_new(&probe, &[]).map_err(failed("write to the directory", &reservations))?;
-    fs::remove_file(&probe).map_err(failed("write to the directory", &reservations))
+    fs::remove_file(&probe).map_err(failed("write to the directory", &reservations))?;
+    version::settle(directory, &reservations)
 }
 
 enum Request {
