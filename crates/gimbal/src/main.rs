@@ -21,6 +21,7 @@ mod lab;
 mod log_writer;
 mod loopback;
 mod machine;
+mod manual;
 mod notify;
 mod output;
 mod rack;
@@ -84,6 +85,8 @@ enum Command {
     Key(key::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
+    /// Write the pages of the manual, one for each command
+    Manual(manual::Args),
 }
 
 fn main() -> ExitCode {
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Key(args) => key::run(args),
         Command::Completions(args) => completions::run(args),
+        Command::Manual(args) => manual::run(args),
     };
     match outcome {
         Ok(code) => code,
