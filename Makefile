@@ -1,7 +1,7 @@
 # The few commands of this repository. `make help` lists them; the work is in the scripts they call.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-deps bench calibrations verdicts counts deb
+.PHONY: help demo test test-long test-deps bench calibrations verdicts counts deb oci
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -34,6 +34,9 @@ counts: ## keep what instructions are counted now: `make test` fails when one co
 
 deb: ## the Debian package, in target/dist: binary, service, manual (docs/install.md)
 	packaging/deb.sh "$$(packaging/build.sh)"
+
+oci: ## a container image as an OCI archive, in target/dist
+	packaging/oci.sh "$$(packaging/build.sh)"
 
 test: test-deps ## everything a change must pass: format, lints, builds, tests, real Linux hosts
 	tests/suite.sh
