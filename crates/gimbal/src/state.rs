@@ -5,7 +5,7 @@ use anyhow::Context;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use server::config::Config;
-use server::{StateContents, StoredReservations, inspect_state_directory};
+use server::{StateContents, StoredReservations, check_state_directory, inspect_state_directory};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -48,7 +48,10 @@ struct Place {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (StateCommand::Check { place } | StateCommand::Show { place, .. }) = &args.command;
     let directory = directory(place)?;
-    let contents = inspect_state_directory(&directory);
+    let contents = match args.command {
+        StateCommand::Check { .. } => check_state_directory(&directory),
+        StateCommand::Show { .. } => inspect_state_directory(&directory),
+    };
     for problem in &contents.problems {
         output::note(problem);
     }

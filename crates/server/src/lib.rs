@@ -64,7 +64,8 @@ pub use server::{
     Change, NamespaceFacts, ReloadError, Remote, Server, ServerHandle, Shutdown, StartError, Subject,
 };
 pub use state::{
-    StateContents, StateError, StoredReservations, inspect_state_directory, prepare_state_directory,
+    StateContents, StateError, StoredReservations, check_state_directory, inspect_state_directory,
+    prepare_state_directory,
 };
 pub use stats::{
     AcceptorStats, AuxiliaryStats, Counters, ExtraReadStats, SsdStats, Stats, TenantDetail, TenantStats,

@@ -19,7 +19,7 @@ pub struct StateContents {
     pub logs: Vec<(String, PathBuf)>,
     /// The number of SSDs of which a model is stored.
     pub learnt: usize,
-    /// What keeps a target of this user from a start with this directory, or from serving a namespace.
+    /// What keeps a target from a start with this directory, or from serving a namespace.
     pub problems: Vec<StateError>,
 }
 
@@ -38,7 +38,7 @@ pub struct StoredReservations {
     pub holder: Option<String>,
 }
 
-/// Looks at a directory. A problem of one file does not hide the others.
+/// Looks at a directory, of any user's target. A problem of one file does not hide the others.
 pub fn inspect_state_directory(directory: &Path) -> StateContents {
     let mut contents = StateContents::default();
     if let Err(error) = examine(directory, &mut contents) {
@@ -47,27 +47,41 @@ pub fn inspect_state_directory(directory: &Path) -> StateContents {
     contents
 }
 
-fn examine(directory: &Path, contents: &mut StateContents) -> Result<(), StateError> {
+/// The same, with what keeps a target of this user from a start with the directory first.
+pub fn check_state_directory(directory: &Path) -> StateContents {
+    match usable(directory) {
+        Ok(()) => inspect_state_directory(directory),
+        Err(error) => StateContents { problems: vec![error], ..StateContents::default() },
+    }
+}
+
+/// As a start judges it.
+fn usable(directory: &Path) -> Result<(), StateError> {
     expect_kind(directory, Kind::Directory)?;
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |error| StateError::Io { action: "look into", path, error }
-    };
-    if !directory.try_exists().map_err(failed(directory))? {
+    if !is_there(directory)? {
         return Ok(());
     }
     trust::expect_trusted(directory, trust::Others::MayAddFiles)?;
-    contents.version = Some(known(directory)?);
+    known(directory)?;
     expect_writable(directory)?;
     for folder in [RESERVATIONS, LEARNT, LOGS].map(|name| directory.join(name)) {
         // A start makes those that are missing.
-        if folder.try_exists().map_err(failed(&folder))? {
+        if is_there(&folder)? {
             trust::expect_trusted(&folder, trust::Others::MayNotWrite)?;
             expect_writable(&folder)?;
         }
     }
+    Ok(())
+}
+
+fn examine(directory: &Path, contents: &mut StateContents) -> Result<(), StateError> {
+    expect_kind(directory, Kind::Directory)?;
+    if !is_there(directory)? {
+        return Ok(());
+    }
+    contents.version = Some(known(directory)?);
     let reservations = directory.join(RESERVATIONS);
-    if reservations.exists() {
+    if is_there(&reservations)? {
         for path in reservation_files(&reservations)? {
             match read(&reservations, &path) {
                 Ok(stored) => contents.reservations.push(stored),
@@ -83,6 +97,10 @@ fn examine(directory: &Path, contents: &mut StateContents) -> Result<(), StateEr
     }
     contents.learnt = tables(&directory.join(LEARNT))?.len();
     Ok(())
+}
+
+fn is_there(path: &Path) -> Result<bool, StateError> {
+    path.try_exists().map_err(|error| StateError::Io { action: "look into", path: path.to_owned(), error })
 }
 
 fn read(folder: &Path, path: &Path) -> Result<StoredReservations, StateError> {

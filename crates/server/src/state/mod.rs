@@ -29,7 +29,7 @@ mod trust;
 mod version;
 
 pub use error::StateError;
-pub use inspect::{StateContents, StoredReservations, inspect_state_directory};
+pub use inspect::{StateContents, StoredReservations, check_state_directory, inspect_state_directory};
 pub(crate) use logs::LogRecord;
 
 use file::StateFile;
