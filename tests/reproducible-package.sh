@@ -25,7 +25,7 @@ for folder in one another-folder; do
 done
 package=$(basename "$scratch"/one.dist/*.deb)
 cmp "$scratch/one.dist/$package" "$scratch/another-folder.dist/$package"
-! dpkg-deb --fsys-tarfile "$scratch/one.dist/$package" | grep -a -c -F -e "$scratch" -e "$HOME/.cargo" ||
+! dpkg-deb --fsys-tarfile "$scratch/one.dist/$package" | grep -a -c -F -e "$scratch" -e "$HOME/.cargo" >/dev/null ||
 	{
 		echo "reproducible-package.sh: $package has paths of this machine" >&2
 		exit 1
