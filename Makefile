@@ -1,7 +1,7 @@
 # The few commands of this repository. `make help` lists them; the work is in the scripts they call.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-deps bench calibrations verdicts counts deb oci
+.PHONY: help demo test test-long test-deps bench calibrations verdicts counts deb oci arm64
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -37,6 +37,9 @@ deb: ## the Debian package, in target/dist: binary, service, manual (docs/instal
 
 oci: ## a container image as an OCI archive, in target/dist
 	packaging/oci.sh "$$(packaging/build.sh)"
+
+arm64: ## build for arm64, and run the tests of the core crates there, emulated
+	packaging/arm64.sh
 
 test: test-deps ## everything a change must pass: format, lints, builds, tests, real Linux hosts
 	tests/suite.sh
