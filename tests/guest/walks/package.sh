@@ -73,7 +73,9 @@ cp $config /root/good.toml
 echo 'nonsense = 1' >>$config
 fails systemctl reload gimbal
 in_journal nonsense
-is "$(property MainPID)" "$pid" "the process after a refused reload"
+say "an upgrade to a version that would not start leaves the target alone"
+shows 'the version before runs on' dpkg -i /packages/old.deb
+is "$(property MainPID)" "$pid" "the process after refusals"
 
 say "a start with a broken configuration fails, and the journal has the problems"
 run systemctl stop gimbal
