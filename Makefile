@@ -1,7 +1,7 @@
 # The few commands of this repository. `make help` lists them; the work is in the scripts they call.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-deps bench calibrations verdicts counts
+.PHONY: help demo test test-long test-deps bench calibrations verdicts counts deb oci arm64
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -31,6 +31,15 @@ verdicts: ## keep what the quick claims are found to be now: `make test` fails w
 counts: ## keep what instructions are counted now: `make test` fails when one count differs by more than 2 %
 	cargo build --release --locked -p gimbal -p counts
 	$${CARGO_TARGET_DIR:-target}/release/counts --keep
+
+deb: ## the Debian package, in target/dist: binary, service, manual (docs/install.md)
+	packaging/deb.sh "$$(packaging/build.sh)"
+
+oci: ## a container image as an OCI archive, in target/dist
+	packaging/oci.sh "$$(packaging/build.sh)"
+
+arm64: ## build for arm64, and run the tests of the core crates there, emulated
+	packaging/arm64.sh
 
 test: test-deps ## everything a change must pass: format, lints, builds, tests, real Linux hosts
 	tests/suite.sh

@@ -29,6 +29,11 @@ needed=(
 	"pkg-config             pkg-config"
 	"/usr/include/rocksdb/db.h librocksdb-dev"
 	"db_bench               rocksdb-tools"
+	"lintian                lintian"
+	"systemd-analyze        systemd"
+	"mmdebstrap             mmdebstrap"
+	"umoci                  umoci"
+	"skopeo                 skopeo"
 	"/usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring"
 )
 

@@ -3,7 +3,8 @@
 #
 # Ends with how long each phase took. --long adds the tests marked #[ignore = "..."], which are
 # right but too long for every change, the tests of the target once more with two threads, the lab
-# in debug and release builds (tests/reproducible.sh), loom, Miri and ThreadSanitizer
+# in debug and release builds (tests/reproducible.sh), the package from two folders
+# (tests/reproducible-package.sh), loom, Miri and ThreadSanitizer
 # (tests/sanitizers.sh), and an hour of fuzzing (tests/fuzz.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,7 +34,8 @@ phase() { # phase NAME COMMAND...
 }
 
 scripts() {
-	find tests rocksdb -name '*.sh' -print0 | xargs -0 shellcheck -x tests/guest/init
+	find tests rocksdb packaging -name '*.sh' -print0 |
+		xargs -0 shellcheck -x tests/guest/init tests/guest/init-systemd packaging/debian/{postinst,prerm,postrm}
 }
 
 phase "format" cargo fmt --all --check
@@ -60,6 +62,7 @@ two_threads() {
 }
 [ -z "$long" ] || phase "two threads" two_threads
 [ -z "$long" ] || phase "reproducible" tests/reproducible.sh
+[ -z "$long" ] || phase "reproducible package" tests/reproducible-package.sh
 [ -z "$long" ] || phase "sanitizers" tests/sanitizers.sh
 [ -z "$long" ] || phase "fuzz" tests/fuzz.sh
 

@@ -3,6 +3,7 @@
 #
 #   guest.sh build [SUITE...]             make the guests that are not there yet
 #   guest.sh run -g SUITE [options] FILE  boot one, run FILE in it, exit with its status
+#   guest.sh root                         make the root file system of Debian 12 with systemd, print its path (root.sh)
 #
 # SUITE      kernel        nvme-cli
 # bookworm   Linux 6.1     2.3
@@ -49,6 +50,8 @@ die() {
 . "$here/build.sh"
 # shellcheck source=tests/guest/run.sh
 . "$here/run.sh"
+# shellcheck source=tests/guest/root.sh
+. "$here/root.sh"
 
 usage() {
 	sed -n '2,/^set -/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d'
@@ -62,6 +65,7 @@ build)
 	for suite in "$@"; do ensure_guest "$suite" >/dev/null; done
 	;;
 run) run_guest "$@" ;;
+root) ensure_root ;;
 -h | --help) usage ;;
 *)
 	usage >&2

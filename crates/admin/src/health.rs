@@ -12,7 +12,7 @@ use units::Nanos;
 const TURN_MAX: Nanos = Nanos::secs(5);
 
 /// The threads that hang, by name, with the seconds so far.
-fn hanging(stats: &Stats) -> Vec<String> {
+pub fn hanging(stats: &Stats) -> Vec<String> {
     let acceptor = [("acceptor".to_owned(), stats.acceptor.turn)];
     let others =
         stats.threads.iter().enumerate().map(|(index, each)| (format!("connections {index}"), each.turn));

@@ -39,6 +39,7 @@ pub use board::{Board, Operation};
 pub use client::{Client, ClientError, Reply, Secured};
 pub use document::Document;
 pub use edit::{Change, Edit};
+pub use health::hanging;
 pub use order::{Action, Answer, OnDocument, Order, Source};
 pub use place::Place;
 pub use refusal::Refusal;

@@ -27,7 +27,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)?;
     let kind = file.metadata()?.file_type();
     if !kind.is_file() {
-        let text = format!("it is a {}, and only regular files are read", name_of(kind));
+        let text = format!("it is a {}, and only regular files are read", kind_of(kind));
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     read_at_most(file, most)
@@ -74,8 +74,11 @@ fn read_at_most(file: File, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn name_of(kind: FileType) -> &'static str {
+/// The word for a file of this type, as in "it is a …".
+pub fn kind_of(kind: FileType) -> &'static str {
     match () {
+        () if kind.is_file() => "regular file",
+        () if kind.is_symlink() => "link",
         () if kind.is_dir() => "folder",
         () if kind.is_fifo() => "FIFO",
         () if kind.is_socket() => "socket",

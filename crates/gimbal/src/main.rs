@@ -21,6 +21,7 @@ mod lab;
 mod log_writer;
 mod loopback;
 mod machine;
+mod manual;
 mod notify;
 mod output;
 mod rack;
@@ -31,12 +32,14 @@ mod running;
 mod serve;
 mod serve_flags;
 mod ssdtest;
+mod state;
 mod state_dir;
 mod statistics;
 mod targets;
 mod top;
 mod trace;
 mod volume;
+mod watchdog;
 
 use clap::{Parser, Subcommand};
 use std::io::ErrorKind;
@@ -75,6 +78,8 @@ enum Command {
     Targets(targets::Args),
     /// Check a configuration file of the target
     Config(config::Args),
+    /// Check and show the state directory: reservations, logs, learnt models
+    State(state::Args),
     /// Look at a running target and change it, by its admin socket
     Ctl(ctl::Args),
     /// Show what the SSDs and tenants of a running target do
@@ -85,6 +90,8 @@ enum Command {
     Key(key::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
+    /// Write the pages of the manual, one for each command
+    Manual(manual::Args),
 }
 
 fn main() -> ExitCode {
@@ -101,11 +108,13 @@ fn main() -> ExitCode {
         Command::Volume(args) => volume::run(args),
         Command::Targets(args) => targets::run(args),
         Command::Config(args) => config::run(args),
+        Command::State(args) => state::run(args),
         Command::Ctl(args) => ctl::run(args),
         Command::Top(args) => top::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Key(args) => key::run(args),
         Command::Completions(args) => completions::run(args),
+        Command::Manual(args) => manual::run(args),
     };
     match outcome {
         Ok(code) => code,

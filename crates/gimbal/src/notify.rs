@@ -1,8 +1,9 @@
 //! Reports the state of the target to a service manager by systemd's notification protocol: a line or two to a datagram socket.
 //!
-//! With `Type=notify-reload` systemd knows when hosts may connect, when a reload begins and ends, and when the target
-//! stops. On `systemctl reload` it sends SIGHUP itself. Without `NOTIFY_SOCKET` in the environment there is no service
-//! manager.
+//! With `Type=notify` or `Type=notify-reload` systemd knows when hosts may connect, when a reload begins and ends, when the target
+//! stops, and that it is alive (`watchdog`). Without `NOTIFY_SOCKET` in the environment there is no service manager.
+//!
+//! Holds: `tests/service.rs`.
 
 use reactor::Clock;
 use std::env;
@@ -20,6 +21,8 @@ pub(crate) enum State {
     Reloading,
     /// The target is stopping.
     Stopping,
+    /// No thread hangs.
+    Alive,
 }
 
 impl State {
@@ -29,6 +32,7 @@ impl State {
             // systemd uses the time to match READY with this reload.
             State::Reloading => format!("RELOADING=1\nMONOTONIC_USEC={}\n", Clock.now().0 / 1000),
             State::Stopping => "STOPPING=1\n".to_owned(),
+            State::Alive => "WATCHDOG=1\n".to_owned(),
         }
     }
 }

@@ -158,16 +158,18 @@ fn end(entry: &Value, kind: Kind, uses: &Value, unused_for: Option<Nanos>) -> Re
     let seconds = |of: &Value, name: &str| of[name].as_f64();
     if let Some(last) = seconds(old, "last_proof_seconds").filter(|last| *last < wanted) {
         bail!(
-            "the old key proved the host {} ago, and the new one {} times: give the host the new one and wait for {unused_for}, or force it with --now",
+            "the old key proved the host {} ago, and the new one {} times: give the host the new one and wait for {}, or force it with --now",
             time(last),
-            new["proofs"]
+            new["proofs"],
+            time(wanted)
         );
     }
     let both = seconds(new, "known_seconds").unwrap_or(0.0);
     ensure!(
         both >= wanted,
-        "the target has known both keys for {} only: whether the old one is used is known after {unused_for}; --now does not wait",
-        time(both)
+        "the target has known both keys for {} only: whether the old one is used is known after {}; --now does not wait",
+        time(both),
+        time(wanted)
     );
     Ok(change)
 }

@@ -14,6 +14,7 @@ use crate::output;
 use crate::registration::Registration;
 use crate::running::Running;
 use crate::serve_flags::{explain_config, explain_start};
+use crate::watchdog::Watchdog;
 use crate::{doors, state_dir, statistics};
 use admin::{Board, Document, Order, Refusal, Service, Source};
 use anyhow::{Context, Error, bail, ensure};
@@ -216,6 +217,7 @@ fn serve(
     let service = service.transpose().context("cannot start the thread of the admin API")?;
     announce(server.addresses());
     notify(State::Ready);
+    let watchdog = Watchdog::start(remote.clone()).context("cannot start the thread of the watchdog")?;
 
     thread::Builder::new()
         .name("signals".to_owned())
@@ -237,6 +239,7 @@ fn serve(
     // Orders that still wait are refused.
     drop(owner);
     let server = running.server;
+    drop(watchdog);
     notify(State::Stopping);
     let limit = Duration::from_nanos(server.config().limits.drain_timeout.get());
     info!(?limit, "stopping: outstanding commands are answered");

@@ -24,10 +24,8 @@ const ROOT: u32 = 0;
 
 /// The default directory; or `None` with a warning that gives the reason.
 pub(crate) fn default() -> anyhow::Result<(Option<PathBuf>, Option<String>)> {
-    if let Some(directories) = env::var_os("STATE_DIRECTORY").filter(|value| !value.is_empty()) {
-        // systemd separates several directories by colons; the first one is the unit's own.
-        let first = directories.as_bytes().split(|&byte| byte == b':').next().unwrap_or_default();
-        return Ok((Some(PathBuf::from(OsStr::from_bytes(first))), None));
+    if let Some(directory) = of_service() {
+        return Ok((Some(directory), None));
     }
     let Some(directory) = by_user() else {
         let warning = "there is no home directory to keep reservations in".to_owned();
@@ -38,6 +36,18 @@ pub(crate) fn default() -> anyhow::Result<(Option<PathBuf>, Option<String>)> {
         Err(error) if is_absent(&directory) => Ok((None, Some(error.to_string()))),
         Err(error) => Err(error).context("reservations may be stored there"),
     }
+}
+
+/// The path of the default directory, whether it can be used or not; `None`: no path is known.
+pub(crate) fn path() -> Option<PathBuf> {
+    of_service().or_else(by_user)
+}
+
+fn of_service() -> Option<PathBuf> {
+    let directories = env::var_os("STATE_DIRECTORY").filter(|value| !value.is_empty())?;
+    // systemd separates several directories by colons; the first one is the unit's own.
+    let first = directories.as_bytes().split(|&byte| byte == b':').next().unwrap_or_default();
+    Some(PathBuf::from(OsStr::from_bytes(first)))
 }
 
 fn by_user() -> Option<PathBuf> {

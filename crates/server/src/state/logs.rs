@@ -50,15 +50,21 @@ struct Document {
 /// The record of an SSD and its file; `None` if its data is in no log.
 pub(super) fn load(directory: &Path, ssd: &str) -> Result<Option<(LogRecord, PathBuf)>, StateError> {
     let path = path_of(directory, ssd);
-    let text = match files::read_text(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(StateError::Io { action: "read", path, error }),
-    };
-    match decode(&text, ssd) {
+    match read(&path) {
+        Ok(record) if record.ssd != ssd => {
+            Err(StateError::LogUnknown { path, what: format!("it is of another SSD, {:?}", record.ssd) })
+        }
         Ok(record) => Ok(Some((record, path))),
-        Err(what) => Err(StateError::LogUnknown { path, what }),
+        Err(StateError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
+}
+
+/// The record in a file.
+pub(super) fn read(path: &Path) -> Result<LogRecord, StateError> {
+    let text = files::read_text(path);
+    let text = text.map_err(|error| StateError::Io { action: "read", path: path.to_owned(), error })?;
+    decode(&text).map_err(|what| StateError::LogUnknown { path: path.to_owned(), what })
 }
 
 /// Notes that an SSD may have data in a log.
@@ -81,14 +87,11 @@ pub(super) fn forget(directory: &Path, ssd: &str) -> Result<(), StateError> {
     remove(&path).map_err(|(error, _)| StateError::Io { action: "remove", path, error })
 }
 
-fn decode(text: &str, ssd: &str) -> Result<LogRecord, String> {
+fn decode(text: &str) -> Result<LogRecord, String> {
     let document: Document = toml::from_str(text).map_err(|error| error.message().to_owned())?;
-    let Document { ssd: found, log, name, epoch, size_bytes } = document;
-    if found != ssd {
-        return Err(format!("it is of another SSD, {found:?}"));
-    }
+    let Document { ssd, log, name, epoch, size_bytes } = document;
     let name = u128::from_str_radix(&name, 16).map_err(|_| format!("{name:?} is no name of a log"))?;
-    Ok(LogRecord { ssd: found, log, name: name.to_be_bytes(), epoch, size: Bytes(size_bytes) })
+    Ok(LogRecord { ssd, log, name: name.to_be_bytes(), epoch, size: Bytes(size_bytes) })
 }
 
 #[cfg(test)]

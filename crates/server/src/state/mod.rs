@@ -1,5 +1,5 @@
 //! The state directory, which outlives the target: reservations that persist through power loss, learnt models of SSDs (`learnt`),
-//! which SSDs may have data in a log (`logs`), and which blocks have to be erased (`wipes`).
+//! which SSDs may have data in a log (`logs`), and which blocks have to be erased (`wipes`). Its version is in a file of its own (`version`).
 //!
 //! ```text
 //!   server  ── load ──►┐                       DIRECTORY/reservations/UUID-HASH.json
@@ -23,12 +23,15 @@ mod error;
 mod file;
 mod format;
 mod frame;
+mod inspect;
 mod learnt;
 mod logs;
 mod trust;
+mod version;
 mod wipes;
 
 pub use error::StateError;
+pub use inspect::{StateContents, StoredReservations, check_state_directory, inspect_state_directory};
 pub(crate) use logs::LogRecord;
 pub(crate) use wipes::WipeRecord;
 
@@ -66,15 +69,17 @@ pub(crate) struct NamespaceName {
     pub(crate) uuid: [u8; 16],
 }
 
-/// Creates a state directory if it does not exist, and checks that it can be written.
+/// Creates a state directory if it does not exist, checks that it can be written, and brings it to the version of this program.
 ///
 /// # Errors
 /// Says what failed, and what to do.
 pub fn prepare_state_directory(directory: &Path) -> Result<(), StateError> {
     let reservations = directory.join(RESERVATIONS);
+    version::expect_kind(directory, version::Kind::Directory)?;
     let is_new = !reservations.exists();
     if directory.exists() {
         trust::expect_trusted(directory, trust::Others::MayAddFiles)?;
+        version::known(directory)?;
     }
     let failed = |action: &'static str, path: &Path| {
         let path = path.to_owned();
@@ -100,7 +105,8 @@ pub fn prepare_state_directory(directory: &Path) -> Result<(), StateError> {
     }
     let probe = reservations.join(format!(".probe-{}", std::process::id()));
     file::write_new(&probe, &[]).map_err(failed("write to the directory", &reservations))?;
-    fs::remove_file(&probe).map_err(failed("write to the directory", &reservations))
+    fs::remove_file(&probe).map_err(failed("write to the directory", &reservations))?;
+    version::settle(directory, &reservations)
 }
 
 enum Request {

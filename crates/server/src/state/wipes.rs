@@ -77,15 +77,28 @@ pub(super) fn load(directory: &Path, ssd: &str) -> Result<Vec<WipeRecord>, State
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(StateError::Io { action: "read", path, error }),
     };
-    decode(&bytes, ssd).map_err(|error| {
-        let what = match error {
-            FormatError::Damaged(what) => what,
-            FormatError::Newer(version) => {
-                format!("it has format {version}, which this version does not know")
-            }
-        };
-        StateError::WipesUnknown { path, what }
-    })
+    decode(&bytes, ssd).map_err(|error| unknown(path, error))
+}
+
+/// The SSD of a file, and the number of its wipes.
+pub(super) fn read(path: &Path) -> Result<(String, usize), StateError> {
+    let bytes = files::read(path, files::TEXT_MAX).map_err(|error| StateError::Io {
+        action: "read",
+        path: path.to_owned(),
+        error,
+    })?;
+    let Document { ssd, wipes } = decode_any(&bytes).map_err(|error| unknown(path.to_owned(), error))?;
+    Ok((ssd, wipes.len()))
+}
+
+fn unknown(path: PathBuf, error: FormatError) -> StateError {
+    let what = match error {
+        FormatError::Damaged(what) => what,
+        FormatError::Newer(version) => {
+            format!("it has format {version}, which this version does not know")
+        }
+    };
+    StateError::WipesUnknown { path, what }
 }
 
 /// Notes a wipe, or that it is due.
@@ -122,18 +135,23 @@ fn store(directory: &Path, ssd: &str, wipes: Vec<WipeRecord>) -> Result<(), Stat
 }
 
 fn decode(bytes: &[u8], ssd: &str) -> Result<Vec<WipeRecord>, FormatError> {
-    let (_, body) = unframed(MAGIC, &[VERSION], bytes)?;
-    let document: Document =
-        serde_json::from_slice(body).map_err(|error| FormatError::Damaged(error.to_string()))?;
+    let document = decode_any(bytes)?;
     if document.ssd != ssd {
         return Err(FormatError::Damaged(format!("it is of another SSD, {:?}", document.ssd)));
     }
+    Ok(document.wipes)
+}
+
+fn decode_any(bytes: &[u8]) -> Result<Document, FormatError> {
+    let (_, body) = unframed(MAGIC, &[VERSION], bytes)?;
+    let document: Document =
+        serde_json::from_slice(body).map_err(|error| FormatError::Damaged(error.to_string()))?;
     let is_range =
         |record: &WipeRecord| record.length > 0 && record.offset.checked_add(record.length).is_some();
     if !document.wipes.iter().all(is_range) {
         return Err(FormatError::Damaged("a range is not one".to_owned()));
     }
-    Ok(document.wipes)
+    Ok(document)
 }
 
 #[cfg(test)]

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# arm64.sh - builds gimbal for arm64 on another machine, and runs the tests of the core crates under QEMU's user emulation.
+#
+# That emulation has no io_uring and no speed that means anything: it shows that the code computes the same there, and that the
+# program is linked and starts. What is missing is named, and nothing is skipped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+triple=aarch64-unknown-linux-gnu
+library=/usr/aarch64-linux-gnu
+# Without a clock, socket or thread; `sim` is left out, because its worlds take too long under emulation.
+core=(units measures sched nvme auth ssd probe ais blob)
+
+missing=()
+need() { # need ADVICE COMMAND...
+	local advice=$1
+	shift
+	"$@" >/dev/null 2>&1 || missing+=("$advice")
+}
+# shellcheck disable=SC2016 # the inner shell expands it
+need "Rust's library for $triple: rustup target add $triple" sh -c '[ -d "$(rustc --print target-libdir --target '$triple')" ]'
+need "the compiler: apt-get install gcc-aarch64-linux-gnu" command -v aarch64-linux-gnu-gcc
+need "the C library: apt-get install libc6-dev-arm64-cross" test -e $library/lib/libc.so.6
+need "the emulator: apt-get install qemu-user" command -v qemu-aarch64
+if [ ${#missing[@]} -gt 0 ]; then
+	printf 'arm64.sh: missing: %s\n' "${missing[@]}" >&2
+	exit 1
+fi
+
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $library"
+packages=()
+for crate in "${core[@]}"; do packages+=(-p "$crate"); done
+cargo test --locked --target $triple "${packages[@]}" "$@"
+cargo build --locked --release --target $triple -p gimbal
+$CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER "${CARGO_TARGET_DIR:-target}/$triple/release/gimbal" --version
