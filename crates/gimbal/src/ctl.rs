@@ -341,7 +341,8 @@ impl Target {
     }
 
     fn generation(&self) -> anyhow::Result<String> {
-        let reply = self.client.send("GET", "/v1/config", &[], Vec::new())?;
+        // As it is, because a large document takes a while to become JSON.
+        let reply = self.client.send("GET", "/v1/config", &[("accept", "application/toml")], Vec::new())?;
         reply.generation.context("the answer has no ETag: another program answers at this socket")
     }
 

@@ -46,6 +46,13 @@ enum Failure {
     Stopped(String),
 }
 
+/// A document that has no problem by itself, as it is going to run.
+struct Judged {
+    config: Config,
+    lines: Lines,
+    text: String,
+}
+
 impl<'a> Running<'a> {
     /// Of a target that was started by these arguments, with this text.
     pub(crate) fn new(
@@ -129,16 +136,15 @@ impl<'a> Running<'a> {
             return Err(Refusal::new(412, detail));
         }
         let text = edit.apply(document.text())?;
+        // Judged before it is stored, so that a document that is refused touches no file.
+        let judged =
+            self.judged(file, text.clone().into_bytes()).and_then(|new| Ok((self.preview(&new)?, new)));
+        let (changes, new) = judged.or_else(|failure| self.refusal_only(failure))?;
         if dry_run {
-            let changes = self.preview(file, &text).or_else(|failure| self.refusal_only(failure))?;
             return Ok(Answer::Done { generation: self.generation(), changes });
         }
-        // Judged before it is stored, so that a document that is refused touches no file.
-        if let Err(failure) = self.preview(file, &text) {
-            return self.refusal_only(failure);
-        }
         let staged = Staged::new(file, &text)?;
-        let applied = self.apply(file, text.clone().into_bytes());
+        let applied = self.apply_judged(new);
         if let Err(failure @ (Failure::Config(..) | Failure::New(_) | Failure::Stopped(_))) = applied {
             return self.refusal_only(failure);
         }
@@ -179,7 +185,12 @@ impl<'a> Running<'a> {
 
     /// Changes the target to the document with these bytes.
     fn apply(&mut self, file: &Path, bytes: Vec<u8>) -> Result<Vec<Change>, Failure> {
-        let (config, lines, text) = self.config_of(file, bytes)?;
+        let new = self.judged(file, bytes)?;
+        self.apply_judged(new)
+    }
+
+    fn apply_judged(&mut self, new: Judged) -> Result<Vec<Change>, Failure> {
+        let Judged { config, lines, text } = new;
         let log = config.log.clone();
         let reloaded = self.server.reload(config, RELOAD_LIMIT);
         self.registration.offer(&self.server);
@@ -204,15 +215,14 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn preview(&self, file: &Path, text: &str) -> Result<Vec<Change>, Failure> {
-        let (config, lines, _) = self.config_of(file, text.as_bytes().to_vec())?;
-        self.server.preview(&config).map_err(|error| match error {
-            ReloadError::Config(error) => Failure::Config(error, Some(lines)),
+    fn preview(&self, new: &Judged) -> Result<Vec<Change>, Failure> {
+        self.server.preview(&new.config).map_err(|error| match error {
+            ReloadError::Config(error) => Failure::Config(error, Some(new.lines.clone())),
             error => Failure::New(error.to_string()),
         })
     }
 
-    fn config_of(&self, file: &Path, bytes: Vec<u8>) -> Result<(Config, Lines, String), Failure> {
+    fn judged(&self, file: &Path, bytes: Vec<u8>) -> Result<Judged, Failure> {
         let (config, lines, text) =
             Config::of_file(file, bytes).map_err(|error| Failure::Config(error, None))?;
         let mut config = with_flags(config, self.args);
@@ -220,7 +230,7 @@ impl<'a> Running<'a> {
             // The default was chosen at the start and stays.
             config.state_dir.clone_from(&self.server.config().state_dir);
         }
-        Ok((config, lines, text))
+        Ok(Judged { config, lines, text })
     }
 
     fn generation(&self) -> String {

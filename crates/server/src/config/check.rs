@@ -5,7 +5,7 @@ use super::*;
 use crate::identity;
 use limits::REPLIES_LEAST;
 use sched::{Cost, Scheduler};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Length of a qualified name (Base specification, NVMe Qualified Names).
 const NQN_LENGTH_MAX: usize = 223;
@@ -345,7 +345,8 @@ impl Check<'_> {
     /// Namespaces lie within their devices and do not overlap: two namespaces over the same blocks would each believe
     /// their own reservations and sizes.
     fn ranges(&mut self) {
-        let mut ranges: Vec<(String, usize, u64, u64)> = Vec::new();
+        // By device and start: the end, and the namespace. Those that overlap an earlier one are left out, so no two of a device overlap.
+        let mut ranges: BTreeMap<(usize, u64), (u64, [usize; 2])> = BTreeMap::new();
         for (subsystem_index, subsystem) in self.config.subsystems.iter().enumerate() {
             for (index, namespace) in subsystem.namespaces.iter().enumerate() {
                 let Some(device) = self.config.device_index(&namespace.device) else { continue };
@@ -362,13 +363,22 @@ impl Check<'_> {
                         self.report(field("size"), what, "make it smaller, or the device larger");
                     }
                 }
-                let other =
-                    ranges.iter().find(|(_, other, from, to)| *other == device && start < *to && *from < end);
-                if let Some((other, ..)) = other {
-                    let what = format!("the blocks overlap with those of {other}");
-                    self.report(field("offset"), what, "give each namespace an offset and a size of its own");
+                // The only one that can overlap: the last that starts before the end.
+                let other = ranges.range((device, 0)..(device, end)).next_back();
+                match other.filter(|(_, (to, _))| start < *to) {
+                    Some((_, (_, [subsystem, index]))) => {
+                        let what = format!(
+                            "the blocks overlap with those of subsystem[{subsystem}].namespace[{index}]"
+                        );
+                        let advice = "give each namespace an offset and a size of its own";
+                        self.report(field("offset"), what, advice);
+                    }
+                    None if start < end => {
+                        ranges.insert((device, start), (end, [subsystem_index, index]));
+                    }
+                    // Without a block it overlaps nothing.
+                    None => {}
                 }
-                ranges.push((format!("subsystem[{subsystem_index}].namespace[{index}]"), device, start, end));
             }
         }
     }

@@ -24,7 +24,7 @@ pub(super) struct Findings {
 }
 
 /// The line of each field in a file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Lines {
     /// Offset of the first byte of every line.
     starts: Vec<usize>,

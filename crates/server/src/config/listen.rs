@@ -13,7 +13,7 @@ use toml::de::DeValue;
 const EXPECTED: &str = "a list of addresses such as [\"0.0.0.0:4420\"]";
 
 /// An address that hosts connect to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Listen {
     /// The address; port 0 lets the system choose.
     pub address: SocketAddr,
@@ -22,7 +22,7 @@ pub struct Listen {
 }
 
 /// A transport of NVMe over Fabrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// NVMe/TCP.
     #[default]

@@ -1,9 +1,11 @@
 //! The differences between two configurations, for programs and for people.
 
 use crate::config::{
-    AllowedHosts, Config, Listen, SchedulerConfig, SchedulerOverrides, SubsystemConfig, TenantConfig, limits,
+    AllowedHosts, Config, Listen, SchedulerConfig, SchedulerOverrides, SubsystemConfig, limits,
 };
+use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::hash::Hash;
 
 /// One difference between the former and the present configuration of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,25 +159,20 @@ pub(super) fn changes(old: (&Config, &impl Resolved), new: (&Config, &impl Resol
         let shown = |values: &dyn Resolved| values.keys(&host).map(|keys| format!("keys {keys}"));
         compare(Subject::Host, &host, shown(old_values), shown(new_values));
     }
+    let shares = |config: &Config| -> HashMap<String, String> {
+        config.tenants.iter().map(|tenant| (tenant.host.clone(), tenant.shown())).collect()
+    };
+    let (mut from, mut to) = (shares(old), shares(new));
     for host in union(&old.tenants, &new.tenants, |tenant| tenant.host.clone()) {
-        let share = |config: &Config| {
-            config.tenants.iter().find(|tenant| tenant.host == host).map(TenantConfig::shown)
-        };
-        compare(Subject::Tenant, &host, share(old), share(new));
+        compare(Subject::Tenant, &host, from.remove(&host), to.remove(&host));
     }
     changes
 }
 
 /// The keys of both, each once: those of `old` in their order, then the new ones.
-fn union<T, K: PartialEq>(old: &[T], new: &[T], key: impl Fn(&T) -> K) -> Vec<K> {
-    let mut keys: Vec<K> = old.iter().map(&key).collect();
-    for item in new {
-        let key = key(item);
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
-    keys
+fn union<T, K: Clone + Eq + Hash>(old: &[T], new: &[T], key: impl Fn(&T) -> K) -> Vec<K> {
+    let mut seen = HashSet::new();
+    old.iter().chain(new).map(key).filter(|key| seen.insert(key.clone())).collect()
 }
 
 fn shown_scheduler(scheduler: &SchedulerConfig) -> String {
