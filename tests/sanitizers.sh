@@ -58,13 +58,16 @@ interleavings() {
 
 # loom switches stacks by itself, which neither Miri nor TSan can follow.
 miri() {
-	local package tests=()
-	for package in units reactor nvme sched; do
+	local package tests=() kinds
+	for package in units reactor nvme measures sched; do
+		# What its threads share is its interface, so that test is not in the library.
+		kinds=(--lib)
+		[ "$package" != measures ] || kinds+=(--tests)
 		# The schedulers are arithmetic, by the hour, with no unsafe code below them: what is of interest is what threads share.
 		[ "$package" != sched ] || tests=(credit_window)
 		# Tests read the clock and what the environment says.
 		counted miri "$package" env MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR="$target/miri" \
-			cargo +nightly miri test --locked -p "$package" --lib -- --skip interleavings "${tests[@]}"
+			cargo +nightly miri test --locked -p "$package" "${kinds[@]}" -- --skip interleavings "${tests[@]}"
 	done
 }
 
