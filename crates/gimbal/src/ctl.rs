@@ -17,7 +17,7 @@ mod connections;
 mod drain;
 
 use crate::output;
-use crate::reach::{Reach, reported};
+use crate::reach::Reach;
 use admin::{Client, Reply};
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
@@ -207,11 +207,8 @@ impl Kind {
 
 /// Talks to the target, and prints its answer.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Some(client) = args.reach.client()? else {
-        return usage("no admin socket is known for this user; give --socket PATH");
-    };
-    let target = Target { client, json: args.json };
-    reported(target.done(args.command))
+    let Args { reach, json, command } = args;
+    reach.with(|client| Target { client, json }.done(command))
 }
 
 struct Target {

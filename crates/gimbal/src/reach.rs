@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The exit code of a command that reaches no target.
+/// The exit codes of a command for which no target is named, and that reaches none.
+const WRONG_USAGE: u8 = 2;
 const UNREACHABLE: u8 = 3;
 
 /// See the module.
@@ -27,8 +28,23 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// The client of this target; `None` if none is named, and this user has no default.
-    pub(crate) fn client(&self) -> Result<Option<Client>> {
+    /// Does something with the client of this target, and says so if no target is named or reached.
+    pub(crate) fn with(&self, work: impl FnOnce(Client) -> Result<ExitCode>) -> Result<ExitCode> {
+        let Some(client) = self.client()? else {
+            output::note("gimbal: no admin socket is known for this user; give --socket PATH");
+            return Ok(ExitCode::from(WRONG_USAGE));
+        };
+        match work(client) {
+            Err(error) if error.is::<ClientError>() => {
+                output::note(format_args!("gimbal: {error}"));
+                Ok(ExitCode::from(UNREACHABLE))
+            }
+            other => other,
+        }
+    }
+
+    /// The client; `None` if no target is named, and this user has no default.
+    fn client(&self) -> Result<Option<Client>> {
         let (Some(url), Some(file)) = (&self.url, &self.token_file) else {
             let socket = self.socket.clone().or_else(|| default_socket(None));
             return Ok(socket.map(|socket| Client::new(&socket)));
@@ -36,16 +52,5 @@ impl Reach {
         let token = files::read_secret(file).with_context(|| format!("{} cannot be read", file.display()))?;
         let secured = Secured::new(url, token.trim(), self.ca.as_deref()).map_err(anyhow::Error::msg)?;
         Ok(Some(Client::at(secured)))
-    }
-}
-
-/// The exit code of a command, which says so if it was unable to reach its target.
-pub(crate) fn reported(done: Result<ExitCode>) -> Result<ExitCode> {
-    match done {
-        Err(error) if error.is::<ClientError>() => {
-            output::note(format_args!("gimbal: {error}"));
-            Ok(ExitCode::from(UNREACHABLE))
-        }
-        other => other,
     }
 }

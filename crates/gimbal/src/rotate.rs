@@ -13,7 +13,7 @@
 use crate::ctl;
 use crate::key::{Key, Kind};
 use crate::output;
-use crate::reach::{Reach, reported};
+use crate::reach::Reach;
 use admin::{Client, Reply};
 use anyhow::{Context, Result, bail, ensure};
 use host::Nqn;
@@ -45,10 +45,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let Some(client) = args.reach.client()? else {
-        bail!("no admin socket is known for this user; give --socket PATH");
-    };
-    reported(step(&client, args))
+    args.reach.with(|client| step(&client, args))
 }
 
 fn step(client: &Client, args: &Args) -> Result<ExitCode> {

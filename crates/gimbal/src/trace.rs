@@ -2,7 +2,7 @@
 
 use crate::ctl::encoded;
 use crate::output;
-use crate::reach::{Reach, reported};
+use crate::reach::Reach;
 use admin::Client;
 use anyhow::{Result, bail};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
@@ -35,10 +35,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let Some(client) = args.reach.client()? else {
-        bail!("no admin socket is known for this user; give --socket PATH");
-    };
-    reported(show(&client, args))
+    args.reach.with(|client| show(&client, args))
 }
 
 fn show(client: &Client, args: &Args) -> Result<ExitCode> {
