@@ -108,7 +108,7 @@ pub(crate) async fn drain(source: &Arc<dyn Source>, change: Option<bool>) -> Res
     }))
 }
 
-/// What a host has under way.
+/// The connections and IOs of a host that have not ended.
 struct Left<'a> {
     host: &'a str,
     connections: usize,

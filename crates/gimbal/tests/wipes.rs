@@ -106,7 +106,7 @@ fn a_kill_at_any_moment_leaves_nothing_of_a_removed_namespace_for_the_next_owner
                 target.kill();
                 continue;
             }
-            // What a slow device delays is accepted, and done by a later reload.
+            // Changes that a slow device delays are accepted, and done by a later reload.
             let mut status = send(&place.file("s"), "PUT", "/v1/config", &headers, next.as_bytes()).status;
             while status == 202 {
                 status = send(&place.file("s"), "POST", "/v1/reload", &[], b"").status;

@@ -65,7 +65,7 @@ impl Uses {
         self.count.fetch_add(1, Ordering::Release);
     }
 
-    /// What is known at `now`, of a key of this field with this fingerprint.
+    /// A copy at `now`, for a key of this field with this fingerprint.
     pub(crate) fn seen(&self, now: Instant, field: &'static str, fingerprint: String) -> KeyUse {
         let proofs = self.count.load(Ordering::Acquire);
         let since = |then: u64| Duration::from_nanos(now.0.saturating_sub(then));

@@ -241,7 +241,7 @@ impl Wipes {
 }
 
 impl Wipe {
-    /// What becomes of blocks that are not erased, for the log.
+    /// The fate of blocks that are not erased, for the log.
     fn then(&self) -> &'static str {
         match self.contents {
             Some(_) => "this goes on when the device is served again",

@@ -113,9 +113,9 @@ pub enum StateError {
     Kind {
         /// The path.
         path: PathBuf,
-        /// What is there.
+        /// The thing that is there.
         kind: &'static str,
-        /// What should be.
+        /// The thing that should be.
         expected: &'static str,
     },
     /// Another target serves the namespace.

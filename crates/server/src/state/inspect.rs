@@ -21,7 +21,7 @@ pub struct StateContents {
     pub wipes: Vec<(String, usize)>,
     /// The number of SSDs of which a model is stored.
     pub learnt: usize,
-    /// What keeps a target from a start with this directory, or from serving a namespace.
+    /// Reasons that keep a target from a start with this directory, or from serving a namespace.
     pub problems: Vec<StateError>,
 }
 
