@@ -99,7 +99,7 @@ pub(super) fn problems(admin: &AdminConfig) -> Vec<Problem> {
     problems
 }
 
-/// What can be read without permission.
+/// The paths that can be read without permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsConfig {
     /// The address; `None`: nowhere but on the socket of the admin API.

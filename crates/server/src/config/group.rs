@@ -20,7 +20,7 @@ pub const DEFAULT_GROUP: u32 = 1;
 /// The largest number of a group. Hosts keep memory for this many.
 pub(crate) const GROUP_MAX: u32 = 32;
 
-/// How hosts reach the namespaces of a group by this target.
+/// The access of hosts to the namespaces of a group by this target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessState {
     /// This is the best way.
@@ -94,7 +94,7 @@ impl Config {
         named.and_then(|(_, id)| id).expect("the check has found every group and its number")
     }
 
-    /// How hosts reach the namespaces of a subsystem.
+    /// The access of hosts to the namespaces of a subsystem.
     pub(crate) fn access(&self, subsystem: &SubsystemConfig) -> Access {
         let groups = self.numbered_groups();
         let state_of = |id| {
@@ -110,7 +110,7 @@ impl Config {
     }
 }
 
-/// How hosts reach the namespaces of a subsystem.
+/// The access of hosts to the namespaces of a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     /// The state of each number of a group.

@@ -116,7 +116,7 @@ pub struct Config {
     pub log: LogConfig,
     /// The admin API.
     pub admin: AdminConfig,
-    /// What can be read without permission.
+    /// The paths that can be read without permission.
     pub metrics: MetricsConfig,
 }
 

@@ -37,7 +37,7 @@ pub(super) const CURRENT: u32 = 2;
 const WITHOUT_FILE: u32 = 1;
 const FILE: &str = "VERSION";
 const MAGIC: &str = "gimbal-state";
-/// What the name of a file of version 1 gets behind it.
+/// The suffix of the name of a file of version 1.
 const KEPT: &str = "json.v1";
 
 /// The version of a directory, if it is not a later one than this program's.
@@ -113,7 +113,7 @@ fn migrate(path: &Path) -> Result<bool, StateError> {
     Ok(true)
 }
 
-/// What a path should lead to.
+/// The kind of thing that a path should lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A directory, also through links: an administrator may keep it elsewhere.
@@ -185,7 +185,7 @@ mod tests {
         let old = file_of("1", OF_VERSION_1);
         let path = reservations.join("a.json");
         fs::write(&path, &old).expect("ours");
-        // What a target left that was killed while it brought the directory forward.
+        // Left by a target that was killed while it brought the directory forward.
         fs::write(reservations.join("a.json.new"), "half").expect("ours");
         prepare_state_directory(&folder.0).expect("it is an earlier version");
         assert_eq!(fs::read(reservations.join("a.json.v1")).expect("kept"), old);
