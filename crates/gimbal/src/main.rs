@@ -78,7 +78,7 @@ enum Command {
     Targets(targets::Args),
     /// Check a configuration file of the target
     Config(config::Args),
-    /// Check and show the state directory: reservations, logs, learnt models
+    /// Check and show the state directory: reservations, logs, wipes to be done, learnt models
     State(state::Args),
     /// Look at a running target and change it, by its admin socket
     Ctl(ctl::Args),
@@ -86,7 +86,7 @@ enum Command {
     Top(top::Args),
     /// Show the slowest IOs of a running target, and what each of them waited for
     Trace(trace::Args),
-    /// Make, show and check the keys with which hosts and controllers authenticate
+    /// Make, show, check and rotate the keys with which hosts and controllers authenticate
     Key(key::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),

@@ -306,9 +306,9 @@ fn groups_have_numbers_of_their_own_that_stay() {
     let mut others = ["right", "middle", "top"].into_iter();
     let other = others.find(|name| alone(name) != left).expect("they have not all the same number");
     assert_eq!(numbers(vec![group(other, None), group("left", None)]), [alone(other), left]);
-    let beside = numbers(vec![group(other, None), group("chosen", left), group("left", None)]);
-    assert_eq!(beside[..2], [alone(other), left]);
-    assert!(!beside[..2].contains(&beside[2]), "{beside:?}");
+    let with_chosen = numbers(vec![group(other, None), group("chosen", left), group("left", None)]);
+    assert_eq!(with_chosen[..2], [alone(other), left]);
+    assert!(!with_chosen[..2].contains(&with_chosen[2]), "{with_chosen:?}");
     let mut all = numbers((0..31).map(|index| group(&index.to_string(), None)).collect());
     all.sort_unstable();
     assert!(all.into_iter().eq((2..=32).map(Some)), "1 is that of namespaces without a group");

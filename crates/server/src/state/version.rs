@@ -14,7 +14,7 @@
 //! | version | since | files |
 //! |---|---|---|
 //! | 1 | – | `reservations` of formats 1 and 2; no `VERSION` |
-//! | 2 | 0.1.0 | `reservations` of format 2 |
+//! | 2 | 0.1.0 | `reservations` of format 2; `wipes` |
 //!
 //! The file is written last, so a migration that was cut short is done again, and each step of it can be repeated. Two targets that start at the same
 //! time wait for each other.
