@@ -7,7 +7,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: ## several tenants on one SSD, with and without Gimbal (options: ARGS="...")
-	cargo run --profile demo -p gimbal -- demo $(ARGS)
+	cargo run --release -p gimbal -- demo $(ARGS)
 
 bench: ## measure what the switch costs on this machine, as ratios, against goals (options: ARGS="...")
 	cargo build --release -p gimbal -p perf -p reactor --bin gimbal --bin perf --example floor
