@@ -26,6 +26,7 @@ needed=(
 	"openssl                openssl"
 	"nvme                   nvme-cli"
 	"promtool               prometheus"
+	"chromedriver           chromium-driver"
 	"pkg-config             pkg-config"
 	"/usr/include/rocksdb/db.h librocksdb-dev"
 	"db_bench               rocksdb-tools"

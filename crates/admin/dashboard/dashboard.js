@@ -5,12 +5,17 @@ import { COLOURS, draw, short } from "./charts.js";
 const POINTS = 120;
 /** Tenants that have a colour and a place of their own in the charts. */
 const DRAWN = 10;
+/** Rows of the slowest IOs, and of the last changes. */
+const SLOW = 15;
+const CHANGES = 10;
+/** Milliseconds between two questions of these panels. */
+const REPEAT = 3000;
 const WHYS = ["share", "limit", "device", "memory", "credit"];
 
 const element = (id) => document.getElementById(id);
 // By device: MB/s by host, the place of each host (its colour and number, which it keeps), latency.
 const history = new Map();
-let before = null;
+let newest = 0;
 let latest = null;
 let paused = false;
 
@@ -23,7 +28,6 @@ function make(tag, text, attributes = {}) {
 
 const sum = (object) => Object.values(object ?? {}).reduce((total, value) => total + value, 0);
 const find = (event, device) => event?.devices.find((it) => it.device === device);
-const findTenant = (device, host) => device?.tenants.find((it) => it.host === host);
 const millis = (seconds) => (seconds === null || seconds === undefined ? "–" : `${short(seconds * 1000)} ms`);
 
 /** The quantile of the slower of reads and writes in the last second. */
@@ -32,11 +36,9 @@ function quantile(histograms, which) {
   return all.length > 0 ? Math.max(...all) : null;
 }
 
-/** What has been added since the event before, per second. */
-function rates(tenant, old, span) {
-  if (!old) return { mbs: 0, iops: 0 };
-  const per = (field) => Math.max(0, (sum(tenant[field]) - sum(old[field])) / span);
-  return { mbs: per("bytes") / 1e6, iops: per("ios") };
+/** Bandwidth and IOs of the last second. */
+function rates({ per_second: added }) {
+  return { mbs: sum(added?.bytes) / 1e6, iops: sum(added?.ios) };
 }
 
 /** The lowest place that no host has. */
@@ -47,17 +49,16 @@ function freePlace(places) {
   return place;
 }
 
-function remember(event, span) {
+function remember(event) {
   for (const device of event.devices) {
     const kept = history.get(device.device) ?? { hosts: new Map(), places: new Map(), latency: { read: [], write: [] } };
     history.set(device.device, kept);
-    const old = find(before, device.device);
     const seen = new Set();
     for (const tenant of device.tenants) {
       seen.add(tenant.host);
       if (!kept.places.has(tenant.host)) kept.places.set(tenant.host, freePlace(kept.places));
       const line = kept.hosts.get(tenant.host) ?? [];
-      line.push(rates(tenant, findTenant(old, tenant.host), span).mbs);
+      line.push(rates(tenant).mbs);
       kept.hosts.set(tenant.host, line);
     }
     for (const [host, line] of kept.hosts) {
@@ -112,20 +113,19 @@ function objective(tenant) {
 
 function show() {
   if (!latest) return;
-  const { event, old, span } = latest;
+  const event = latest;
   options(element("device"), event.devices.map((it) => it.device));
   const device = find(event, element("device").value) ?? event.devices[0];
   if (!device) return;
-  const former = find(old, device.device);
   const kept = history.get(device.device);
-  const total = { ios: rates(device, former, span).iops, mbs: rates(device, former, span).mbs };
+  const total = rates(device);
   options(element("tenant"), device.tenants.map((it) => it.host), "all");
   const only = element("tenant").value;
   const tenants = device.tenants.filter((it) => only === "" || it.host === only);
   const busy = device.busy === 1;
   const turn = device.turn_seconds ?? 0;
   facts(element("summary"), [
-    ["bandwidth", `${short(total.mbs)} MB/s`], ["IOs", `${short(total.ios)} /s`],
+    ["bandwidth", `${short(total.mbs)} MB/s`], ["IOs", `${short(total.iops)} /s`],
     ["waiting, on the SSD", `${device.queued_ios}, ${device.in_flight_ios}`],
     ["hung IOs", String(device.hung_ios), device.hung_ios > 0 ? "bad" : ""],
     ["state", turn > 1 ? `hangs for ${short(turn)} s` : busy ? `slow: reads ×${device.busy_slowdown_ratio?.read}, writes ×${device.busy_slowdown_ratio?.write}` : "as usual", busy || turn > 1 ? "bad" : "good"],
@@ -143,7 +143,7 @@ function show() {
   draw(element("bandwidth"), series, { points: POINTS, stacked: true });
   draw(element("latency"), [{ values: kept.latency.read, colour: COLOURS[0] }, { values: kept.latency.write, colour: COLOURS[1] }], { points: POINTS, stacked: false });
   element("tenants").tBodies[0].replaceChildren(...tenants.map((tenant) => {
-    const { mbs, iops } = rates(tenant, findTenant(former, tenant.host), span);
+    const { mbs, iops } = rates(tenant);
     const row = make("tr");
     const at = ["p50_seconds", "p99_seconds", "p999_seconds"].map((which) => make("td", millis(quantile(tenant.io_seconds, which))));
     row.append(name(tenant.host, place(tenant)), make("td", short(mbs)), make("td", short(iops)), ...at,
@@ -155,8 +155,7 @@ function show() {
   element("waits").tBodies[0].replaceChildren(...tenants.map((tenant) => {
     const row = make("tr");
     row.append(name(tenant.host, place(tenant)), ...WHYS.map((why) => {
-      const was = findTenant(former, tenant.host)?.wait_seconds?.[why];
-      const part = was === undefined ? 0 : Math.min(1, Math.max(0, ((tenant.wait_seconds?.[why] ?? 0) - was) / span));
+      const part = Math.min(1, tenant.per_second?.wait_seconds?.[why] ?? 0);
       const cell = make("td", part >= 0.005 ? `${Math.round(part * 100)} %` : "·");
       cell.style.background = `rgba(var(--heat), ${(part * 0.75).toFixed(2)})`;
       return cell;
@@ -177,6 +176,53 @@ function show() {
   ]);
 }
 
+/** The slowest IOs of the chosen device and tenant, once every few seconds. */
+async function showSlow() {
+  const asked = new URLSearchParams();
+  if (element("device").value) asked.set("device", element("device").value);
+  if (element("tenant").value) asked.set("host", element("tenant").value);
+  const answer = await fetch(`/v1/slow?${asked}`);
+  if (!answer.ok) return;
+  const { slow } = await answer.json();
+  const at = (seconds) => make("td", seconds > 0 ? short(seconds * 1000) : "·");
+  element("slow").tBodies[0].replaceChildren(...slow.slice(0, SLOW).map((io) => {
+    const row = make("tr");
+    const place = history.get(io.device)?.places.get(io.host);
+    const why = io.queued_for;
+    row.append(place === undefined ? make("td", io.host, { title: io.host }) : name(io.host, place),
+      make("td", `${io.op} ${short(io.bytes)}B`), make("td", `${short(io.ended_seconds_ago)} s ago`), at(io.total), at(io.memory),
+      at(why.share), at(why.limit), at(why.device), at(why.credit), at(io.on_device));
+    return row;
+  }));
+}
+
+/** The last changes; the panel is hidden where they cannot be seen (the address of the metrics). */
+async function showChanges() {
+  const answer = await fetch("/v1/operations");
+  element("changes-panel").hidden = !answer.ok;
+  if (!answer.ok) return answer.status >= 500;
+  const all = await answer.json();
+  element("changes").tBodies[0].replaceChildren(...all.reverse().slice(0, CHANGES).map((change) => {
+    const row = make("tr");
+    const told = change.answer?.changes?.map((it) => it.text).join("; ") ?? change.answer?.pending ?? change.answer?.detail ?? "";
+    row.append(make("td", new Date(change.at_seconds * 1000).toLocaleTimeString()), make("td", change.who), make("td", change.what),
+      make("td", change.state, { class: change.state === "refused" ? "bad" : "" }), make("td", told));
+    return row;
+  }));
+  return true;
+}
+
+/** Repeats a panel's question while the page can be seen; ends when the answer is that there is none. */
+async function repeat(panel) {
+  let goesOn = true;
+  while (goesOn) {
+    if (!paused && !document.hidden) {
+      try { goesOn = (await panel()) ?? true; } catch { /* The target does not answer; the stream of events says so. */ }
+    }
+    await new Promise((resolve) => setTimeout(resolve, REPEAT));
+  }
+}
+
 function say(text, isBad) {
   element("state").textContent = text;
   element("state").className = isBad ? "bad" : "";
@@ -185,15 +231,15 @@ function say(text, isBad) {
 const events = new EventSource("/v1/events");
 events.onmessage = (message) => {
   const event = JSON.parse(message.data);
-  const span = before ? Math.max(0.2, event.at_seconds - before.at_seconds) : 1;
-  if (before && event.at_seconds < before.at_seconds) { before = null; history.clear(); }
-  remember(event, span);
+  // Another run of the target, or another clock.
+  if (event.at_seconds < newest) history.clear();
+  newest = event.at_seconds;
+  remember(event);
   if (!paused) {
-    latest = { event, old: before, span };
+    latest = event;
     show();
     say(`version ${Object.keys(event.build_info)[0]}`, false);
   }
-  before = event;
 };
 events.onerror = () => say("the target does not answer; trying again", true);
 for (const id of ["device", "tenant"]) element(id).addEventListener("change", show);
@@ -203,3 +249,5 @@ element("pause").addEventListener("click", () => {
   element("pause").setAttribute("aria-pressed", String(paused));
   element("pause").textContent = paused ? "Go on" : "Pause";
 });
+repeat(showSlow);
+repeat(showChanges);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Operations that are remembered, in addition to those that wait.
 const REMEMBERED: usize = 64;
@@ -28,11 +29,15 @@ struct Shown {
     stops: bool,
 }
 
-/// A write, from its arrival on.
+/// A change, from its arrival on.
 #[derive(Clone, Debug)]
 pub struct Operation {
     id: u64,
+    /// The one who asked for it.
+    who: String,
     what: String,
+    /// The time of its arrival.
+    at: SystemTime,
     /// `None`: it waits, or is being done.
     answer: Option<Answer>,
 }
@@ -81,12 +86,18 @@ impl Board {
         self.shown().stops
     }
 
+    /// Notes a change that did not come by the API, with its answer.
+    pub fn note(&self, who: &str, what: &str, answer: &Answer) {
+        let id = self.begin(who.to_owned(), what.to_owned());
+        self.end(id, answer);
+    }
+
     /// An operation begins to wait. Returns its number.
-    pub(crate) fn begin(&self, what: String) -> u64 {
+    pub(crate) fn begin(&self, who: String, what: String) -> u64 {
         let mut shown = self.shown();
         let id = shown.next;
         shown.next += 1;
-        shown.operations.push_back(Operation { id, what, answer: None });
+        shown.operations.push_back(Operation { id, who, what, at: SystemTime::now(), answer: None });
         let ended = |operation: &Operation| operation.answer.is_some();
         while shown.operations.iter().filter(|operation| ended(operation)).count() > REMEMBERED {
             let oldest = shown.operations.iter().position(ended).expect("there are more than some");
@@ -128,7 +139,11 @@ impl Operation {
             None => ("waiting", Value::Null),
             Some(answer) => (answer.state(), answer.to_json()),
         };
-        json!({ "id": self.id, "what": self.what, "state": state, "answer": answer })
+        let at = self.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        json!({
+            "id": self.id, "who": self.who, "what": self.what, "at_seconds": at,
+            "state": state, "answer": answer,
+        })
     }
 }
 
@@ -139,9 +154,9 @@ mod tests {
     #[test]
     fn operations_are_bounded_and_waiting_ones_stay() {
         let board = Board::new(None, Document::new(String::new()));
-        let first = board.begin("first".to_owned());
+        let first = board.begin("a".to_owned(), "first".to_owned());
         for _ in 0..3 * REMEMBERED {
-            let id = board.begin("later".to_owned());
+            let id = board.begin("a".to_owned(), "later".to_owned());
             board.end(id, &Answer::Pending { generation: "g".to_owned(), why: "w".to_owned() });
         }
         let kept = board.operations();

@@ -6,9 +6,8 @@ use crate::order::Source;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use metrics::lately;
-use serde_json::json;
-use server::Stats;
+use metrics::Lately;
+use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,6 +15,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::BroadcastStream;
+use units::Nanos;
 
 /// Streams at a time.
 const STREAMS_MAX: usize = 32;
@@ -43,16 +43,17 @@ impl Events {
     pub(crate) async fn run(self, source: Arc<dyn Source>) {
         loop {
             self.wanted.notified().await;
-            let mut before = source.stats();
+            let mut lately = Lately::new(TENANTS_MAX);
+            let (mut before, mut at) = (source.stats(), Instant::now());
             // The first event comes at once, so that a page is not empty for a second.
-            self.send(&before, &before);
+            self.send(lately.event(before.clone(), &before, Nanos::ZERO));
             let mut ticks = interval_at(Instant::now() + INTERVAL, INTERVAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             while self.sender.receiver_count() > 0 {
                 ticks.tick().await;
-                let now = source.stats();
-                self.send(&now, &before);
-                before = now;
+                let (now, then) = (source.stats(), Instant::now());
+                self.send(lately.event(now.clone(), &before, Nanos((then - at).as_nanos() as u64)));
+                (before, at) = (now, then);
             }
         }
     }
@@ -73,8 +74,7 @@ impl Events {
         Some(response)
     }
 
-    fn send(&self, now: &Stats, before: &Stats) {
-        let mut event = metrics::json(&lately(now.clone(), before, TENANTS_MAX), |_, _| true);
+    fn send(&self, mut event: Value) {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         event["at_seconds"] = json!(at.as_secs_f64());
         // This fails only if nobody looks any more.

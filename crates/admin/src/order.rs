@@ -102,11 +102,12 @@ impl Order {
     /// A new order, its number, and where its answer comes.
     pub(crate) fn new(
         action: Action,
+        who: String,
         what: String,
         board: &Arc<Board>,
     ) -> (Order, u64, oneshot::Receiver<Answer>) {
         let (answer, answered) = oneshot::channel();
-        let id = board.begin(what);
+        let id = board.begin(who, what);
         (Order { action, id, board: Arc::clone(board), answer: Some(answer) }, id, answered)
     }
 

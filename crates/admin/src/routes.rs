@@ -87,7 +87,7 @@ async fn look(State(reached): State<Reached>, request: Request) -> Response {
 /// The answer for who only looks; `None` if the path is of another kind.
 fn seen(reached: &Reached, words: &[&str], request: &Request) -> Option<Result<Response, Refusal>> {
     let Reached { source, board, sight, .. } = reached;
-    let found = sight.answer(words, request.uri().query(), source, board)?;
+    let found = sight.answer(words, request.uri().query(), request.headers(), source, board)?;
     let method = request.method();
     Some(if is_read(method) {
         found
@@ -100,13 +100,22 @@ fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
+/// A request, as the log and the list of operations name it.
+struct Asked {
+    who: String,
+    what: String,
+}
+
 async fn handle(State(reached): State<Reached>, request: Request) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
-    let what = format!("{} {}", request.method(), request.uri());
+    let asked = Asked {
+        who: peer.map(|peer| peer.to_string()).unwrap_or_default(),
+        what: format!("{} {}", request.method(), request.uri()),
+    };
     let is_write = !is_read(request.method());
     let is_head = request.method() == Method::HEAD;
     let answer = match permitted(&reached, &request, peer) {
-        Ok(()) => answer(&reached, request, &what).await,
+        Ok(()) => answer(&reached, request, &asked).await,
         Err(refusal) => Err(refusal),
     };
     let answer = answer.unwrap_or_else(|refusal| refused(&refusal));
@@ -115,7 +124,7 @@ async fn handle(State(reached): State<Reached>, request: Request) -> Response {
         && answer.status() != StatusCode::UNAUTHORIZED
         && let Some(peer) = peer
     {
-        let status = answer.status().as_u16();
+        let (status, what) = (answer.status().as_u16(), asked.what);
         let generation = text_of(answer.headers(), header::ETAG);
         match answer.status().is_success() {
             true => info!(%peer, what, status, generation, "admin"),
@@ -137,7 +146,7 @@ fn permitted(reached: &Reached, request: &Request, peer: Option<Peer>) -> Result
     }
 }
 
-async fn answer(reached: &Reached, request: Request, what: &str) -> Result<Response, Refusal> {
+async fn answer(reached: &Reached, request: Request, asked: &Asked) -> Result<Response, Refusal> {
     let words = words_of(request.uri().path())?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let method = request.method().clone();
@@ -193,20 +202,20 @@ async fn answer(reached: &Reached, request: Request, what: &str) -> Result<Respo
         | ["v1", "operations", _]
         | ["v1", "hosts", _, "keys"] => only("GET is"),
         ["v1", "reload"] if method == Method::POST => {
-            ordered(reached, Action::Document(OnDocument::Reload), what).await
+            ordered(reached, Action::Document(OnDocument::Reload), asked).await
         }
         ["v1", "config", "discard"] if method == Method::POST => {
-            ordered(reached, Action::Document(OnDocument::Discard), what).await
+            ordered(reached, Action::Document(OnDocument::Discard), asked).await
         }
         ["v1", "hosts", host, "disconnect"] if method == Method::POST => {
-            ordered(reached, Action::Disconnect(host.to_owned()), what).await
+            ordered(reached, Action::Disconnect(host.to_owned()), asked).await
         }
         ["v1", "reload"] | ["v1", "config", "discard"] | ["v1", "hosts", _, "disconnect"] => only("POST is"),
         ["v1", ref words @ ..] if let Some(place) = Place::of(words) => {
             if is_read {
                 show(reached, &place, request.headers())
             } else {
-                change(reached, place, request, what).await
+                change(reached, place, request, asked).await
             }
         }
         _ => Err(Refusal::new(404, "there is nothing at this path; docs/admin.md lists the paths")),
@@ -261,7 +270,12 @@ fn show(reached: &Reached, place: &Place, headers: &HeaderMap) -> Result<Respons
     Ok(shown)
 }
 
-async fn change(reached: &Reached, place: Place, request: Request, what: &str) -> Result<Response, Refusal> {
+async fn change(
+    reached: &Reached,
+    place: Place,
+    request: Request,
+    asked: &Asked,
+) -> Result<Response, Refusal> {
     let method = request.method().clone();
     if !matches!(method, Method::PUT | Method::PATCH | Method::DELETE) {
         return Err(Refusal::new(
@@ -307,12 +321,12 @@ async fn change(reached: &Reached, place: Place, request: Request, what: &str) -
             }
         }
     };
-    ordered(reached, Action::Document(OnDocument::Edit { edit, expected, dry_run }), what).await
+    ordered(reached, Action::Document(OnDocument::Edit { edit, expected, dry_run }), asked).await
 }
 
 /// Has the owner do it, and waits for a while.
-async fn ordered(reached: &Reached, action: Action, what: &str) -> Result<Response, Refusal> {
-    let (order, id, answered) = Order::new(action, what.to_owned(), &reached.board);
+async fn ordered(reached: &Reached, action: Action, asked: &Asked) -> Result<Response, Refusal> {
+    let (order, id, answered) = Order::new(action, asked.who.clone(), asked.what.clone(), &reached.board);
     reached.source.ask(order)?;
     let location = format!("/v1/operations/{id}");
     let accepted = |body: Value| {

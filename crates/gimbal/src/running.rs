@@ -74,14 +74,23 @@ impl<'a> Running<'a> {
             return;
         };
         info!(file = %file.display(), "reloading the configuration");
-        match self.apply_file(file) {
-            Ok(changes) => info!(changes = changes.len(), "the configuration was reloaded"),
+        let answer = match self.apply_file(file) {
+            Ok(changes) => {
+                info!(changes = changes.len(), "the configuration was reloaded");
+                Answer::Done { generation: self.generation(), changes }
+            }
             Err(failure) => {
+                let is_accepted = matches!(failure, Failure::Incomplete(_));
                 let problems = self.explain(failure);
                 problems.lines().for_each(|problem| error!("{problem}"));
                 error!("the configuration was not reloaded");
+                match is_accepted {
+                    true => Answer::Pending { generation: self.generation(), why: problems },
+                    false => Answer::Refused(Refusal::new(409, problems)),
+                }
             }
-        }
+        };
+        self.board.note("SIGHUP", "reload", &answer);
     }
 
     /// Does what a client of the API asks for, and answers.

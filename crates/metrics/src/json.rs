@@ -3,58 +3,76 @@
 use crate::table::{Measure, Sample, Source, TABLE, Value as Measured};
 use measures::Histogram;
 use serde_json::{Map, Value, json as object};
-use server::{SsdStats, Stats};
+use server::{SsdStats, Stats, TenantStats};
 
 /// All measures of `stats`; of the tenants, those for which `wanted` says so, given the device and the host.
 ///
 /// A measure is a field: a number, or an object with a field for each value of its label. A histogram is an object with `count`, `sum_seconds`, and
 /// `p50_seconds`, `p99_seconds`, `p999_seconds`, which are `null` if the count is 0.
 pub fn json(stats: &Stats, wanted: impl Fn(&str, &str) -> bool) -> Value {
-    let mut target = Map::new();
-    for measure in TABLE {
-        if let Source::Target(of) = measure.source {
-            put(&mut target, measure, |to| of(stats, to));
-        }
-    }
-    let devices: Vec<Value> =
-        stats.ssds.iter().map(|ssd| device(ssd, |host| wanted(&ssd.device, host))).collect();
-    target.insert("devices".to_owned(), devices.into());
+    let mut target = target_fields(stats);
+    let devices = stats.ssds.iter().map(|ssd| {
+        let mut device = device_fields(ssd);
+        let tenants = ssd.tenants.iter().filter(|tenant| wanted(&ssd.device, &tenant.host));
+        device
+            .insert("tenants".to_owned(), tenants.map(|tenant| Value::from(tenant_fields(tenant))).collect());
+        Value::from(device)
+    });
+    target.insert("devices".to_owned(), devices.collect());
     target.into()
 }
 
-fn device(ssd: &SsdStats, wanted: impl Fn(&str) -> bool) -> Value {
+/// The measures of a target.
+pub(crate) fn target_fields(stats: &Stats) -> Map<String, Value> {
+    let mut fields = Map::new();
+    for measure in TABLE {
+        if let Source::Target(of) = measure.source {
+            put(&mut fields, measure, |to| of(stats, to));
+        }
+    }
+    fields
+}
+
+/// The name and the measures of an SSD.
+pub(crate) fn device_fields(ssd: &SsdStats) -> Map<String, Value> {
     let mut fields = Map::from_iter([("device".to_owned(), object!(ssd.device))]);
     for measure in TABLE {
         if let Source::Device(of) = measure.source {
             put(&mut fields, measure, |to| of(ssd, to));
         }
     }
-    let mut tenants = Vec::new();
-    for tenant in ssd.tenants.iter().filter(|tenant| wanted(&tenant.host)) {
-        let mut fields = Map::from_iter([("host".to_owned(), object!(tenant.host))]);
-        for measure in TABLE {
-            if let Source::Tenant(of) = measure.source {
-                put(&mut fields, measure, |to| of(tenant, to));
-            }
+    fields
+}
+
+/// The name and the measures of a tenant.
+pub(crate) fn tenant_fields(tenant: &TenantStats) -> Map<String, Value> {
+    let mut fields = Map::from_iter([("host".to_owned(), object!(tenant.host))]);
+    for measure in TABLE {
+        if let Source::Tenant(of) = measure.source {
+            put(&mut fields, measure, |to| of(tenant, to));
         }
-        tenants.push(Value::from(fields));
     }
-    fields.insert("tenants".to_owned(), tenants.into());
-    fields.into()
+    fields
 }
 
 /// Adds the field of a measure, unless it has no value now.
 fn put<'s>(to: &mut Map<String, Value>, measure: &Measure, of: impl FnOnce(&mut Vec<Sample<'s>>)) {
     let mut samples = Vec::new();
     of(&mut samples);
-    let value = match (measure.label, &samples[..]) {
-        (_, []) => return,
+    if let Some(value) = field(measure, &samples) {
+        to.insert(measure.field().to_owned(), value);
+    }
+}
+
+/// The value of the field of a measure; `None` without samples.
+pub(crate) fn field(measure: &Measure, samples: &[Sample<'_>]) -> Option<Value> {
+    Some(match (measure.label, samples) {
+        (_, []) => return None,
         ("", [sample]) => told(sample),
         _ => {
             samples.iter().map(|sample| (sample.label.to_owned(), told(sample))).collect::<Map<_, _>>().into()
         }
-    };
-    to.insert(measure.field().to_owned(), value);
+    })
 }
 
 fn told(sample: &Sample<'_>) -> Value {

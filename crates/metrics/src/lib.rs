@@ -1,9 +1,9 @@
-//! One table of everything that a target measures ([`table`]), and its forms: text for Prometheus ([`text`]), JSON for programs ([`json`]).
+//! One table of everything that a target measures ([`table`]), and its forms: text and protobuf for Prometheus ([`text`], [`protobuf`]), JSON for programs ([`json`]).
 //!
 //! Each row has a name, a unit, a kind, labels, a line of help, and how its values are found in [`server::Stats`]. The metrics, `/v1/stats`, `gimbal top`, the
 //! dashboard and docs/metrics.md come from the rows: none of them knows a number that the others do not.
 //!
-//! Elsewhere: `shown` chooses the tenants that have series of their own; `lately` makes the statistics of an interval.
+//! Elsewhere: `shown` chooses the tenants that have series of their own; `lately` makes the events of `/v1/events`.
 
 mod json;
 mod lately;
@@ -12,6 +12,6 @@ pub mod table;
 mod text;
 
 pub use json::json;
-pub use lately::lately;
+pub use lately::Lately;
 pub use shown::{Shown, Tenants};
 pub use text::{CONTENT_TYPE, text};

@@ -2,8 +2,9 @@
 
 use measures::Histogram;
 use metrics::table::{Kind, TABLE};
-use metrics::{Shown, Tenants, json, text};
+use metrics::{Lately, Shown, Tenants, json, text};
 use sched::{Credit, TenantView, Wait};
+use serde_json::{Value, json};
 use server::{
     AcceptorStats, Counters, ExtraReadStats, SsdStats, Stats, TenantStats, Transferred, TurnStats, Waits,
 };
@@ -182,19 +183,38 @@ fn the_documentation_has_every_measure() {
 }
 
 #[test]
-fn an_interval_has_its_own_histograms_and_its_busiest_tenants() {
+fn an_event_has_the_histograms_and_rates_of_its_interval_and_the_busiest_tenants() {
     let at = |a: u64, b: u64, c: u64| {
         stats(vec![ssd("x", vec![tenant("nqn.a", a), tenant("nqn.b", b), tenant("nqn.c", c)])])
     };
-    let lately = metrics::lately(at(100, 20, 5), &at(95, 0, 5), 2);
-    let tenants: Vec<_> = lately.ssds[0]
-        .tenants
-        .iter()
-        .map(|it| (&*it.host, it.counters.reads.total_latency.count()))
-        .collect();
-    assert_eq!(tenants, [("nqn.b", 20), ("nqn.a", 5)]);
-    assert_eq!(lately.ssds[0].all.reads.device_latency.count(), 25);
-    assert_eq!(lately.ssds[0].all.reads.ios, 125, "counters stay");
+    let mut lately = Lately::new(2);
+    let first = lately.event(at(95, 0, 5), &at(95, 0, 5), Nanos::ZERO);
+    assert_eq!(first["devices"][0]["per_second"], Value::Null, "no time, no rates");
+    let event = lately.event(at(100, 20, 5), &at(95, 0, 5), Nanos::millis(500));
+    let device = &event["devices"][0];
+    let seen = |event: &Value| -> Vec<(String, f64, u64)> {
+        let tenants = event["devices"][0]["tenants"].as_array().expect("a list");
+        let of = |tenant: &Value| {
+            let host = tenant["host"].as_str().expect("a name").to_owned();
+            let rate = tenant["per_second"]["ios"]["read"].as_f64().expect("a rate");
+            (host, rate, tenant["io_seconds"]["read"]["count"].as_u64().unwrap_or(0))
+        };
+        tenants.iter().map(of).collect()
+    };
+    assert_eq!(seen(&event), [("nqn.b".to_owned(), 40.0, 20), ("nqn.a".to_owned(), 10.0, 5)]);
+    assert_eq!((&device["per_second"]["ios"]["read"], &device["ios"]["read"]), (&json!(50.0), &json!(125)));
+    assert_eq!((&device["io_seconds"]["read"]["count"], &device["known_tenants"]), (&json!(25), &json!(3)));
+    assert_eq!(
+        device["tenants"][0]["per_second"]["wait_seconds"]["share"],
+        json!(0.0),
+        "the same before and now"
+    );
+
+    // The one that was shown keeps its place while it moves more than half as much.
+    let event = lately.event(at(106, 40, 14), &at(100, 20, 5), Nanos::secs(1));
+    assert_eq!(seen(&event).iter().map(|it| &*it.0).collect::<Vec<_>>(), ["nqn.b", "nqn.a"]);
+    let event = lately.event(at(106, 60, 23), &at(106, 40, 14), Nanos::secs(1));
+    assert_eq!(seen(&event).iter().map(|it| &*it.0).collect::<Vec<_>>(), ["nqn.b", "nqn.c"]);
 }
 
 /// The dashboard and the alerts ask for nothing that is not there.

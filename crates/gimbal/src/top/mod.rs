@@ -103,14 +103,12 @@ fn watch(
     sort: Sort,
 ) -> Result<ExitCode> {
     let mut screen = screen::Screen::new(sort);
-    let mut before = None;
     loop {
         match events.try_recv() {
             Ok(Ok(event)) => {
                 if !screen.is_paused {
-                    screen.sight = Some(Sight::of(&event, before.as_ref()));
+                    screen.sight = Some(Sight::of(&event));
                 }
-                before = Some(event);
             }
             Ok(Err(Some(error))) => {
                 ratatui::restore();
@@ -142,19 +140,19 @@ fn watch(
 
 /// Prints one second.
 fn once(client: &Client, args: &Args) -> Result<ExitCode> {
-    let mut before: Option<Value> = None;
+    // The first event has no rates: it ends when the client comes.
+    let mut is_first = true;
     let mut printed = Ok(());
     let mut is_done = false;
     let ended = client.follow("/v1/events", |event| {
-        let Some(first) = before.take() else {
-            before = Some(event);
+        if std::mem::take(&mut is_first) {
             return ControlFlow::Continue(());
-        };
+        }
         is_done = true;
         printed = output::print(&if args.json {
             format!("{event}\n")
         } else {
-            screen::table(&Sight::of(&event, Some(&first)), args.sort)
+            screen::table(&Sight::of(&event), args.sort)
         });
         ControlFlow::Break(())
     });

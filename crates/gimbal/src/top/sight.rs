@@ -1,4 +1,4 @@
-//! The numbers of one second, out of two events of `/v1/events`.
+//! The numbers of one second, out of an event of `/v1/events`.
 //!
 //! Their fields are those of docs/metrics.md. A number that is missing stays missing: it is shown as `-`.
 
@@ -52,17 +52,11 @@ pub(super) struct Tenant {
 pub(super) const WHYS: [&str; 5] = ["share", "limit", "device", "memory", "credit"];
 
 impl Sight {
-    /// The second that ended with `event`; `before` is the one before it.
-    pub(super) fn of(event: &Value, before: Option<&Value>) -> Sight {
-        let at = |event: &Value| event["at_seconds"].as_f64().unwrap_or_default();
-        let span = before.map_or(1.0, |before| (at(event) - at(before)).max(0.1));
-        let device = |value: &Value| {
-            let former = before.and_then(|before| named(&before["devices"], "device", &value["device"]));
-            Device::of(value, former, span)
-        };
+    /// The second that ended with `event`.
+    pub(super) fn of(event: &Value) -> Sight {
         let refused = event["refused"].as_object().into_iter().flatten();
         Sight {
-            devices: list(&event["devices"]).iter().map(device).collect(),
+            devices: list(&event["devices"]).iter().map(Device::of).collect(),
             connections: event["connections"].as_u64().unwrap_or_default(),
             refused: refused
                 .filter_map(|(reason, count)| {
@@ -74,16 +68,12 @@ impl Sight {
 }
 
 impl Device {
-    fn of(value: &Value, before: Option<&Value>, span: f64) -> Device {
+    fn of(value: &Value) -> Device {
         let number = |field: &str| value[field].as_u64().unwrap_or_default();
-        let tenant = |tenant: &Value| {
-            let former = before.and_then(|before| named(&before["tenants"], "host", &tenant["host"]));
-            Tenant::of(tenant, former, span)
-        };
         Device {
             name: text(&value["device"]),
-            ios: added(value, before, "ios") / span,
-            bytes: added(value, before, "bytes") / span,
+            ios: rate(value, "ios"),
+            bytes: rate(value, "bytes"),
             p99: ["read", "write"].map(|op| value["io_seconds"][op]["p99_seconds"].as_f64()),
             queued: number("queued_ios"),
             in_flight: number("in_flight_ios"),
@@ -91,26 +81,23 @@ impl Device {
             is_busy: number("busy") == 1,
             turn: value["turn_seconds"].as_f64().unwrap_or_default(),
             known_tenants: number("known_tenants"),
-            tenants: list(&value["tenants"]).iter().map(tenant).collect(),
+            tenants: list(&value["tenants"]).iter().map(Tenant::of).collect(),
         }
     }
 }
 
 impl Tenant {
-    fn of(value: &Value, before: Option<&Value>, span: f64) -> Tenant {
+    fn of(value: &Value) -> Tenant {
         let longest = |which: &str| {
             let both = ["read", "write"].map(|op| value["io_seconds"][op][which].as_f64());
             both.into_iter().flatten().reduce(f64::max)
         };
-        let wait = |why: &str| {
-            let was = before.map(|before| before["wait_seconds"][why].as_f64().unwrap_or_default());
-            let is = value["wait_seconds"][why].as_f64().unwrap_or_default();
-            was.map_or(0.0, |was| ((is - was) / span).clamp(0.0, 1.0))
-        };
+        let wait =
+            |why: &str| value["per_second"]["wait_seconds"][why].as_f64().unwrap_or_default().clamp(0.0, 1.0);
         Tenant {
             host: text(&value["host"]),
-            ios: before.map_or(0.0, |before| added(value, Some(before), "ios") / span),
-            bytes: before.map_or(0.0, |before| added(value, Some(before), "bytes") / span),
+            ios: rate(value, "ios"),
+            bytes: rate(value, "bytes"),
             latency: ["p50_seconds", "p99_seconds"].map(longest),
             queued: value["queued_ios"].as_u64(),
             credit: value["credit_ios"].as_u64(),
@@ -120,16 +107,9 @@ impl Tenant {
     }
 }
 
-/// How much the sum over a counter's label has grown.
-fn added(now: &Value, before: Option<&Value>, field: &str) -> f64 {
-    let sum = |value: &Value| -> u64 {
-        value[field].as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum()
-    };
-    before.map_or(0.0, |before| sum(now).saturating_sub(sum(before)) as f64)
-}
-
-fn named<'v>(all: &'v Value, field: &str, name: &Value) -> Option<&'v Value> {
-    list(all).iter().find(|value| value[field] == *name)
+/// The rate of a counter, over all values of its label.
+fn rate(value: &Value, field: &str) -> f64 {
+    value["per_second"][field].as_object().into_iter().flatten().filter_map(|(_, rate)| rate.as_f64()).sum()
 }
 
 fn list(value: &Value) -> &[Value] {

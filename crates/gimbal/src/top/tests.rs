@@ -1,4 +1,4 @@
-//! From two events to the screen.
+//! From an event to the screen.
 
 use super::screen::Screen;
 use super::*;
@@ -6,19 +6,22 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::json;
 
-fn event(at: f64, ios: u64, waited: f64) -> Value {
+fn event(ios: u64, waited: f64) -> Value {
+    let rates = |ios: u64, length: u64, waited: f64| {
+        json!({ "ios": { "read": ios, "other": 0.0 }, "bytes": { "read": length * ios, "write": 0.0 },
+                "wait_seconds": { "share": waited } })
+    };
     json!({
-        "at_seconds": at, "connections": 3, "refused": { "auth_failed": 2, "no_proof": 0 },
+        "connections": 3, "refused": { "auth_failed": 2, "no_proof": 0 },
         "devices": [{
-            "device": "a", "ios": { "read": 2 * ios, "write": 0, "other": 0 }, "bytes": { "read": 8192 * ios, "write": 0 },
+            "device": "a", "per_second": rates(2 * ios, 4096, 0.0),
             "queued_ios": 5, "in_flight_ios": 7, "hung_ios": 0, "busy": 0, "turn_seconds": 0.0, "known_tenants": 30,
             "io_seconds": { "read": { "count": 4, "p99_seconds": 0.00012 } },
             "tenants": [
-                { "host": "nqn.quiet", "ios": { "read": ios }, "bytes": { "read": 4096 * ios },
+                { "host": "nqn.quiet", "per_second": rates(ios, 4096, 0.0),
                   "io_seconds": { "read": { "p50_seconds": 0.0001, "p99_seconds": 0.0002 }, "write": { "p99_seconds": 0.5 } },
-                  "wait_seconds": { "share": 0.0 }, "credit_ios": 16, "queued_ios": 0, "slo_kept": 0 },
-                { "host": "nqn.\u{1b}[2Jloud", "ios": { "read": ios }, "bytes": { "read": 4096 * ios * 2 },
-                  "wait_seconds": { "share": waited } },
+                  "credit_ios": 16, "queued_ios": 0, "slo_kept": 0 },
+                { "host": "nqn.\u{1b}[2Jloud", "per_second": rates(ios, 8192, waited) },
             ],
         }],
     })
@@ -31,8 +34,8 @@ fn drawn(screen: &Screen) -> String {
 }
 
 #[test]
-fn rates_are_differences_and_names_are_made_safe() {
-    let sight = Sight::of(&event(12.0, 300, 1.5), Some(&event(10.0, 100, 0.5)));
+fn rates_are_those_of_the_event_and_names_are_made_safe() {
+    let sight = Sight::of(&event(100, 0.5));
     let device = &sight.devices[0];
     assert_eq!((device.ios, device.bytes), (200.0, 819_200.0));
     let [quiet, loud] = &device.tenants[..] else { panic!("two") };
@@ -44,7 +47,7 @@ fn rates_are_differences_and_names_are_made_safe() {
 #[test]
 fn the_screen_shows_devices_and_tenants_and_obeys_keys() {
     let mut screen = Screen::new(Sort::Bytes);
-    screen.sight = Some(Sight::of(&event(11.0, 300, 1.0), Some(&event(10.0, 100, 0.5))));
+    screen.sight = Some(Sight::of(&event(200, 0.5)));
     let text = drawn(&screen);
     for wanted in
         ["3 connections", "as usual", "nqn.quiet", "MISSED", "50 %", "refused so far: 2", "0.50 s", "120 us"]
@@ -65,7 +68,7 @@ fn the_screen_shows_devices_and_tenants_and_obeys_keys() {
 
 #[test]
 fn the_table_says_what_it_hides() {
-    let text = screen::table(&Sight::of(&event(11.0, 3, 0.0), Some(&event(10.0, 1, 0.0))), Sort::Host);
+    let text = screen::table(&Sight::of(&event(2, 0.0)), Sort::Host);
     assert!(text.contains("28 more tenants are in the device's totals only"), "{text}");
     assert!(!text.contains('\u{1b}'), "nothing moves the cursor");
 }
