@@ -19,6 +19,7 @@ mod document;
 mod edit;
 mod events;
 mod filter;
+mod format;
 mod guarded;
 mod health;
 mod hosts;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   GET  /healthz /readyz      200 or 503
-//!   GET  /metrics              text for Prometheus
+//!   GET  /metrics              for Prometheus: text, or protobuf if it is preferred (`format`)
 //!   GET  /v1/stats             JSON; ?device=NAME&host=NQN: only these tenants
 //!   GET  /v1/slow              JSON: the slowest IOs of the last minute; the same query
 //!   GET  /v1/events            JSON of the last second, once a second
@@ -13,12 +13,13 @@ use crate::board::Board;
 use crate::dashboard;
 use crate::events::Events;
 use crate::filter::Filter;
+use crate::format::Format;
 use crate::health;
 use crate::order::Source;
 use crate::refusal::Refusal;
 use crate::slow;
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use metrics::Shown;
 use server::Stats;
@@ -45,13 +46,14 @@ impl Sight {
         &self,
         words: &[&str],
         query: Option<&str>,
+        headers: &HeaderMap,
         source: &Arc<dyn Source>,
         board: &Board,
     ) -> Option<Result<Response, Refusal>> {
         Some(match words {
             ["healthz"] => Ok(told(health::alive(&source.stats()))),
             ["readyz"] => Ok(told(health::ready(&source.stats(), board, &**source))),
-            ["metrics"] => Ok(self.metrics(&source.stats())),
+            ["metrics"] => Ok(self.metrics(&source.stats(), Format::accepted(headers))),
             ["v1", "stats"] => stats(&source.stats(), query),
             ["v1", "slow"] => slow::answer(&source.slow_ios(), query),
             ["v1", "events"] => {
@@ -65,11 +67,15 @@ impl Sight {
         })
     }
 
-    fn metrics(&self, stats: &Stats) -> Response {
+    fn metrics(&self, stats: &Stats, format: Format) -> Response {
         let now = units::Instant::ZERO + units::Nanos(self.started.elapsed().as_nanos() as u64);
         // A choice that a panic has cut short is a choice all the same.
         let chosen = self.shown.lock().unwrap_or_else(PoisonError::into_inner).choose(now, stats);
-        response(StatusCode::OK, metrics::CONTENT_TYPE, metrics::text(stats, &chosen))
+        let body = match format {
+            Format::Text => Body::from(metrics::text(stats, &chosen)),
+            Format::Protobuf => Body::from(metrics::protobuf(stats, &chosen)),
+        };
+        response(StatusCode::OK, format.media_type(), body)
     }
 }
 
@@ -87,8 +93,8 @@ fn told((is_well, body): (bool, serde_json::Value)) -> Response {
 }
 
 /// An answer with this body.
-pub(crate) fn response(status: StatusCode, kind: &'static str, body: String) -> Response {
-    let mut response = Response::new(Body::from(body));
+pub(crate) fn response(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response

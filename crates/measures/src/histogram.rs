@@ -95,6 +95,14 @@ impl Histogram {
         self.counts[..end].iter().sum()
     }
 
+    /// The buckets that have counts, in their order: the end of each, and its count. The last bucket, of everything above 69 s, is told with its beginning.
+    pub fn counted(&self) -> impl Iterator<Item = (Nanos, u64)> {
+        let counts = self.counts.iter().copied().enumerate().filter(|(_, count)| *count > 0);
+        counts.map(|(bucket, count)| {
+            (Nanos(if bucket == BUCKETS - 1 { 1 << END_LOG2 } else { top_of(bucket) + 1 }), count)
+        })
+    }
+
     /// The value that `permille` of a thousand values do not exceed, at most an eighth (or 128 ns) too large; `None` if there are no values.
     pub fn quantile(&self, permille: u32) -> Option<Nanos> {
         let wanted = (u128::from(self.total) * u128::from(permille)).div_ceil(1000).max(1);

@@ -5,13 +5,16 @@
 //!
 //! Elsewhere: `shown` chooses the tenants that have series of their own; `lately` makes the events of `/v1/events`.
 
+mod families;
 mod json;
 mod lately;
+mod protobuf;
 mod shown;
 pub mod table;
 mod text;
 
 pub use json::json;
 pub use lately::Lately;
+pub use protobuf::protobuf;
 pub use shown::{Shown, Tenants};
-pub use text::{CONTENT_TYPE, text};
+pub use text::text;
