@@ -14,6 +14,7 @@
 //!   decision     the scheduler alone
 //!   simulated    the SSD model alone
 //!   idle         the cost of idle connections
+//!   scraped      the cost of a scrape of all metrics every second
 //!   withdrawal   the cost of hosts that disconnect
 //!   report       table and target/bench.jsonl                                  measure · rounds
 //!   machine      cores, CPU time, load by others
@@ -37,6 +38,7 @@ mod quota;
 mod remote;
 mod report;
 mod rounds;
+mod scraped;
 mod secured;
 mod server;
 mod simulated;
@@ -55,7 +57,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// All measures, in the order of the table.
-const MEASURES: [&Measure; 20] = [
+const MEASURES: [&Measure; 21] = [
     &wire::CPU_PER_READ,
     &wire::RTT,
     &wire::CONNECTIONS,
@@ -75,6 +77,7 @@ const MEASURES: [&Measure; 20] = [
     &file::FILE_VS_RAW,
     &idle::IDLE_CPU,
     &idle::MEM_PER_CONNECTION,
+    &scraped::SCRAPE,
     &withdrawal::WITHDRAWAL,
 ];
 
