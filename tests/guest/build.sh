@@ -11,18 +11,18 @@
 # time wait for one another.
 
 # What the walks call, with the libraries these programs load; the rest is busybox.
-guest_packages=(busybox-static bash coreutils util-linux util-linux-extra e2fsprogs kmod nvme-cli fio)
+guest_packages=(busybox-static bash coreutils util-linux util-linux-extra e2fsprogs kmod nvme-cli fio mdadm)
 # The daemon that makes the handshakes of TLS; not every suite has it.
 guest_packages_if_there=(ktls-utils)
-guest_programs=(bash dd sha256sum dmesg blkdiscard blockdev fallocate mkfs.ext4 e2fsck nvme fio)
+guest_programs=(bash dd sha256sum dmesg blkdiscard blockdev fallocate mkfs.ext4 e2fsck nvme fio mdadm)
 # Not every suite has these: blkpr came with util-linux 2.39; Debian has it in util-linux-extra.
 guest_programs_if_there=(blkpr tlshd)
 # The paravirtual devices, the NVMe/TCP host, the kernel's own target, what to put under it, and what proofs of
-# identity and TLS compute with.
+# identity and TLS compute with; and mirrors.
 guest_modules=(virtio_pci virtio_net virtio_console virtio_blk
 	nvme nvme_tcp nvmet nvmet_tcp configfs null_blk loop ext4 crc32c_generic crc32c_intel
 	dh_generic hmac sha256_generic sha512_generic
-	tls gcm ctr ghash_generic ghash_clmulni_intel aesni_intel)
+	tls gcm ctr ghash_generic ghash_clmulni_intel aesni_intel md_mod raid1)
 
 # ensure_guest SUITE: builds the guest if it is not there; prints its folder.
 ensure_guest() {

@@ -169,6 +169,29 @@ fn linux_6_12_uses_two_paths_and_follows_the_state_of_their_group() {
     target.stop();
 }
 
+/// The recipe of docs/high-availability.md: a mirror of the host's over two targets, one of which is killed three times.
+#[test]
+#[ignore = "minutes of emulation; run by make test-long"]
+fn linux_6_12_mirrors_two_targets() {
+    const OTHER: &str = "nqn.2024-06.io.gimbal:other";
+    let (scratch, other_scratch) = (Scratch::new("mirror"), Scratch::new("mirror-other"));
+    let mut target = Target::start(&scratch, Medium::File);
+    let mut other = Target::named(&other_scratch, Medium::File, OTHER, "", 1);
+    let mut guest = Walk::new(Linux6_12, "mirror", target.address(), NQN)
+        .variable("OTHER_PORT", other.address().port())
+        .variable("OTHER_NQN", OTHER)
+        .start();
+    for _ in 0..3 {
+        guest.wait_for("kill the other");
+        other.kill();
+        guest.wait_for("start the other");
+        other.restart();
+    }
+    guest.finish();
+    other.stop();
+    target.stop();
+}
+
 /// A host under load outlives the target's `end` and start.
 fn survives(kernel: Kernel, end: impl FnOnce(&mut Target)) {
     let scratch = Scratch::new(&format!("restart-{kernel:?}"));

@@ -40,6 +40,17 @@ impl Target {
 
     /// The same, with this many addresses.
     pub(crate) fn listening(scratch: &Scratch, medium: Medium, more: &str, addresses: usize) -> Target {
+        Target::named(scratch, medium, NQN, more, addresses)
+    }
+
+    /// The same, of another subsystem.
+    pub(crate) fn named(
+        scratch: &Scratch,
+        medium: Medium,
+        nqn: &str,
+        more: &str,
+        addresses: usize,
+    ) -> Target {
         let device = match medium {
             Medium::File => {
                 format!(
@@ -60,7 +71,7 @@ name = "ssd"
 {device}
 
 [[subsystem]]
-nqn = "{NQN}"
+nqn = "{nqn}"
 allow_any_host = true
 
 [[subsystem.namespace]]
