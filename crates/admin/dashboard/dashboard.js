@@ -8,7 +8,7 @@ const DRAWN = 10;
 const WHYS = ["share", "limit", "device", "memory", "credit"];
 
 const element = (id) => document.getElementById(id);
-// By device: MB/s by host, the place of each host (its colour and number, which it keeps), latency.
+// By device: MB/s by tenant, the place of each tenant (its colour and number, which it keeps), latency.
 const history = new Map();
 let before = null;
 let latest = null;
@@ -23,7 +23,10 @@ function make(tag, text, attributes = {}) {
 
 const sum = (object) => Object.values(object ?? {}).reduce((total, value) => total + value, 0);
 const find = (event, device) => event?.devices.find((it) => it.device === device);
-const findTenant = (device, host) => device?.tenants.find((it) => it.host === host);
+// A host chooses its name, but not its kind: so no two tenants have the same key.
+const label = (tenant) => (tenant.kind === "namespace" ? `${tenant.namespace} of ${tenant.subsystem}` : tenant.host);
+const keyOf = (tenant) => `${tenant.kind} ${label(tenant)}`;
+const findTenant = (device, key) => device?.tenants.find((it) => keyOf(it) === key);
 const millis = (seconds) => (seconds === null || seconds === undefined ? "–" : `${short(seconds * 1000)} ms`);
 
 /** The quantile of the slower of reads and writes in the last second. */
@@ -39,7 +42,7 @@ function rates(tenant, old, span) {
   return { mbs: per("bytes") / 1e6, iops: per("ios") };
 }
 
-/** The lowest place that no host has. */
+/** The lowest place that no tenant has. */
 function freePlace(places) {
   const taken = new Set(places.values());
   let place = 0;
@@ -49,23 +52,24 @@ function freePlace(places) {
 
 function remember(event, span) {
   for (const device of event.devices) {
-    const kept = history.get(device.device) ?? { hosts: new Map(), places: new Map(), latency: { read: [], write: [] } };
+    const kept = history.get(device.device) ?? { lines: new Map(), places: new Map(), latency: { read: [], write: [] } };
     history.set(device.device, kept);
     const old = find(before, device.device);
     const seen = new Set();
     for (const tenant of device.tenants) {
-      seen.add(tenant.host);
-      if (!kept.places.has(tenant.host)) kept.places.set(tenant.host, freePlace(kept.places));
-      const line = kept.hosts.get(tenant.host) ?? [];
-      line.push(rates(tenant, findTenant(old, tenant.host), span).mbs);
-      kept.hosts.set(tenant.host, line);
+      const key = keyOf(tenant);
+      seen.add(key);
+      if (!kept.places.has(key)) kept.places.set(key, freePlace(kept.places));
+      const line = kept.lines.get(key) ?? [];
+      line.push(rates(tenant, findTenant(old, key), span).mbs);
+      kept.lines.set(key, line);
     }
-    for (const [host, line] of kept.hosts) {
-      if (!seen.has(host)) line.push(0);
+    for (const [key, line] of kept.lines) {
+      if (!seen.has(key)) line.push(0);
       if (line.length > POINTS) line.shift();
-      if (!seen.has(host) && line.every((value) => value === 0)) {
-        kept.hosts.delete(host);
-        kept.places.delete(host);
+      if (!seen.has(key) && line.every((value) => value === 0)) {
+        kept.lines.delete(key);
+        kept.places.delete(key);
       }
     }
     for (const op of ["read", "write"]) {
@@ -85,12 +89,13 @@ function options(select, values, first) {
   if (wanted.includes(chosen)) select.value = chosen;
 }
 
-function name(host, place) {
+function name(tenant, place) {
   const cell = make("td");
   const mark = make("span", String(place + 1), { class: "mark", "aria-hidden": "true" });
   mark.style.background = COLOURS[place % COLOURS.length];
-  cell.append(mark, document.createTextNode(host));
-  cell.title = host;
+  const kind = make("small", tenant.kind === "namespace" ? "namespace " : "");
+  cell.append(mark, kind, document.createTextNode(label(tenant)));
+  cell.title = keyOf(tenant);
   return cell;
 }
 
@@ -119,9 +124,9 @@ function show() {
   const former = find(old, device.device);
   const kept = history.get(device.device);
   const total = { ios: rates(device, former, span).iops, mbs: rates(device, former, span).mbs };
-  options(element("tenant"), device.tenants.map((it) => it.host), "all");
+  options(element("tenant"), device.tenants.map(keyOf), "all");
   const only = element("tenant").value;
-  const tenants = device.tenants.filter((it) => only === "" || it.host === only);
+  const tenants = device.tenants.filter((it) => only === "" || keyOf(it) === only);
   const busy = device.busy === 1;
   const turn = device.turn_seconds ?? 0;
   facts(element("summary"), [
@@ -137,16 +142,16 @@ function show() {
     ["errors", String(device.errors), device.errors > 0 ? "bad" : ""],
     ["memory", `${short(device.memory_bytes)}B`],
   ]);
-  const place = (tenant) => kept.places.get(tenant.host);
+  const place = (tenant) => kept.places.get(keyOf(tenant));
   const drawn = tenants.slice(0, DRAWN).sort((a, b) => place(a) - place(b));
-  const series = drawn.map((tenant) => ({ values: kept.hosts.get(tenant.host) ?? [], colour: COLOURS[place(tenant) % COLOURS.length] }));
+  const series = drawn.map((tenant) => ({ values: kept.lines.get(keyOf(tenant)) ?? [], colour: COLOURS[place(tenant) % COLOURS.length] }));
   draw(element("bandwidth"), series, { points: POINTS, stacked: true });
   draw(element("latency"), [{ values: kept.latency.read, colour: COLOURS[0] }, { values: kept.latency.write, colour: COLOURS[1] }], { points: POINTS, stacked: false });
   element("tenants").tBodies[0].replaceChildren(...tenants.map((tenant) => {
-    const { mbs, iops } = rates(tenant, findTenant(former, tenant.host), span);
+    const { mbs, iops } = rates(tenant, findTenant(former, keyOf(tenant)), span);
     const row = make("tr");
     const at = ["p50_seconds", "p99_seconds", "p999_seconds"].map((which) => make("td", millis(quantile(tenant.io_seconds, which))));
-    row.append(name(tenant.host, place(tenant)), make("td", short(mbs)), make("td", short(iops)), ...at,
+    row.append(name(tenant, place(tenant)), make("td", short(mbs)), make("td", short(iops)), ...at,
       make("td", short(tenant.credit_ios)), make("td", short(tenant.queued_ios)), objective(tenant));
     return row;
   }));
@@ -154,8 +159,8 @@ function show() {
   element("hidden").textContent = hidden > 0 ? `${hidden} more tenants are in the device's totals only.` : "";
   element("waits").tBodies[0].replaceChildren(...tenants.map((tenant) => {
     const row = make("tr");
-    row.append(name(tenant.host, place(tenant)), ...WHYS.map((why) => {
-      const was = findTenant(former, tenant.host)?.wait_seconds?.[why];
+    row.append(name(tenant, place(tenant)), ...WHYS.map((why) => {
+      const was = findTenant(former, keyOf(tenant))?.wait_seconds?.[why];
       const part = was === undefined ? 0 : Math.min(1, Math.max(0, ((tenant.wait_seconds?.[why] ?? 0) - was) / span));
       const cell = make("td", part >= 0.005 ? `${Math.round(part * 100)} %` : "·");
       cell.style.background = `rgba(var(--heat), ${(part * 0.75).toFixed(2)})`;
@@ -167,7 +172,7 @@ function show() {
   for (const tenant of tenants.slice(0, DRAWN)) {
     const { busy: used = tenant.in_flight_ios ?? 0, allotted = tenant.credit_ios ?? 0 } = tenant.slots ?? {};
     const meter = make("meter", undefined, { min: 0, max: Math.max(1, allotted), value: used, "aria-label": `${used} of ${allotted}` });
-    slots.append(make("span", tenant.host, { title: tenant.host }), meter, make("span", `${used}/${allotted}`));
+    slots.append(make("span", label(tenant), { title: keyOf(tenant) }), meter, make("span", `${used}/${allotted}`));
   }
   element("view").replaceChildren(slots);
   const refused = Object.entries(event.refused ?? {}).filter(([, count]) => count > 0);

@@ -3,13 +3,28 @@
 use crate::table::{Measure, Sample, Source, TABLE, Value as Measured};
 use measures::Histogram;
 use serde_json::{Map, Value, json as object};
-use server::{SsdStats, Stats};
+use server::{SsdStats, Stats, TenantName};
 
-/// All measures of `stats`; of the tenants, those for which `wanted` says so, given the device and the host.
+/// The fields that name a tenant: `kind`, and `host`, or `subsystem` and `namespace`.
+pub fn identity(tenant: &TenantName) -> Map<String, Value> {
+    let fields = match tenant {
+        TenantName::Host(nqn) => vec![("kind", object!("host")), ("host", object!(**nqn))],
+        TenantName::Namespace { subsystem, nsid } => {
+            vec![
+                ("kind", object!("namespace")),
+                ("subsystem", object!(**subsystem)),
+                ("namespace", object!(nsid)),
+            ]
+        }
+    };
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// All measures of `stats`; of the tenants, those for which `wanted` says so, given the device and the tenant.
 ///
 /// A measure is a field: a number, or an object with a field for each value of its label. A histogram is an object with `count`, `sum_seconds`, and
 /// `p50_seconds`, `p99_seconds`, `p999_seconds`, which are `null` if the count is 0.
-pub fn json(stats: &Stats, wanted: impl Fn(&str, &str) -> bool) -> Value {
+pub fn json(stats: &Stats, wanted: impl Fn(&str, &TenantName) -> bool) -> Value {
     let mut target = Map::new();
     for measure in TABLE {
         if let Source::Target(of) = measure.source {
@@ -17,12 +32,12 @@ pub fn json(stats: &Stats, wanted: impl Fn(&str, &str) -> bool) -> Value {
         }
     }
     let devices: Vec<Value> =
-        stats.ssds.iter().map(|ssd| device(ssd, |host| wanted(&ssd.device, host))).collect();
+        stats.ssds.iter().map(|ssd| device(ssd, |tenant| wanted(&ssd.device, tenant))).collect();
     target.insert("devices".to_owned(), devices.into());
     target.into()
 }
 
-fn device(ssd: &SsdStats, wanted: impl Fn(&str) -> bool) -> Value {
+fn device(ssd: &SsdStats, wanted: impl Fn(&TenantName) -> bool) -> Value {
     let mut fields = Map::from_iter([("device".to_owned(), object!(ssd.device))]);
     for measure in TABLE {
         if let Source::Device(of) = measure.source {
@@ -30,8 +45,8 @@ fn device(ssd: &SsdStats, wanted: impl Fn(&str) -> bool) -> Value {
         }
     }
     let mut tenants = Vec::new();
-    for tenant in ssd.tenants.iter().filter(|tenant| wanted(&tenant.host)) {
-        let mut fields = Map::from_iter([("host".to_owned(), object!(tenant.host))]);
+    for tenant in ssd.tenants.iter().filter(|tenant| wanted(&tenant.tenant)) {
+        let mut fields = identity(&tenant.tenant);
         for measure in TABLE {
             if let Source::Tenant(of) = measure.source {
                 put(&mut fields, measure, |to| of(tenant, to));

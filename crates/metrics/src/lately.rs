@@ -1,6 +1,6 @@
 //! The statistics of an interval, for those who look: `gimbal top`, the dashboard.
 
-use server::{Counters, SsdStats, Stats, TenantStats, Transferred};
+use server::{Counters, SsdStats, Stats, TenantName, TenantStats, Transferred};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -18,8 +18,8 @@ pub fn lately(now: Stats, before: &Stats, tenants_max: usize) -> Stats {
 fn of_ssd(mut ssd: SsdStats, before: Option<&SsdStats>, tenants_max: usize) -> SsdStats {
     let nothing = Counters::default();
     let tenants = before.map_or(&[][..], |before| &before.tenants);
-    let of: HashMap<&str, &Counters> = tenants.iter().map(|it| (&*it.host, &it.counters)).collect();
-    let then = |tenant: &TenantStats| of.get(&*tenant.host).copied().unwrap_or(&nothing);
+    let of: HashMap<&TenantName, &Counters> = tenants.iter().map(|it| (&it.tenant, &it.counters)).collect();
+    let then = |tenant: &TenantStats| of.get(&tenant.tenant).copied().unwrap_or(&nothing);
     ssd.tenants.sort_by_key(|tenant| {
         let is_active = tenant.view.is_some_and(|view| view.queued + view.in_flight > 0);
         let moved = bytes(&tenant.counters).saturating_sub(bytes(then(tenant)));
@@ -27,7 +27,7 @@ fn of_ssd(mut ssd: SsdStats, before: Option<&SsdStats>, tenants_max: usize) -> S
     });
     ssd.tenants.truncate(tenants_max);
     for tenant in &mut ssd.tenants {
-        let before = of.get(&*tenant.host).copied().unwrap_or(&nothing);
+        let before = of.get(&tenant.tenant).copied().unwrap_or(&nothing);
         keep_new(&mut tenant.counters, before);
     }
     keep_new(&mut ssd.all, before.map_or(&nothing, |before| &before.all));

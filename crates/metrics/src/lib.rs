@@ -11,7 +11,7 @@ mod shown;
 pub mod table;
 mod text;
 
-pub use json::json;
+pub use json::{identity, json};
 pub use lately::lately;
 pub use shown::{Shown, Tenants};
 pub use text::{CONTENT_TYPE, text};

@@ -5,7 +5,7 @@ use crate::table::{Kind, Measure, Sample, Source, TABLE, Value};
 use measures::powers_of_two;
 use prometheus::TextEncoder;
 use prometheus::proto::{self, LabelPair, MetricFamily, MetricType};
-use server::Stats;
+use server::{Stats, TenantName};
 
 /// The media type of [`text`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -49,8 +49,15 @@ fn family(measure: &Measure, stats: &Stats, tenants: &Tenants) -> MetricFamily {
                     let tenant = &ssd.tenants[*place];
                     let mut samples = Vec::new();
                     of(tenant, &mut samples);
-                    let labels = [("device", &*ssd.device), ("host", &*tenant.host)];
-                    metrics.extend(samples.iter().map(|sample| metric(measure, sample, &labels)));
+                    let nsid;
+                    let labels: &[(&str, &str)] = match &tenant.tenant {
+                        TenantName::Host(nqn) => &[("device", &ssd.device), ("host", nqn)],
+                        TenantName::Namespace { subsystem, nsid: number } => {
+                            nsid = number.to_string();
+                            &[("device", &ssd.device), ("subsystem", subsystem), ("namespace", &nsid)]
+                        }
+                    };
+                    metrics.extend(samples.iter().map(|sample| metric(measure, sample, labels)));
                 }
             }
         }

@@ -36,7 +36,9 @@ pub(super) struct Device {
 /// A second of a tenant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tenant {
-    pub(super) host: String,
+    pub(super) kind: String,
+    /// The NQN of a host, or the number and subsystem of a namespace.
+    pub(super) name: String,
     pub(super) ios: f64,
     pub(super) bytes: f64,
     /// Of reads or of writes, whichever is longer: 50th, 99th percentile of latency in seconds.
@@ -47,6 +49,9 @@ pub(super) struct Tenant {
     /// Parts of the second in which something waited, in the order of [`WHYS`].
     pub(super) waits: [f64; 5],
 }
+
+/// The fields that name a tenant.
+const IDENTITY: [&str; 4] = ["kind", "host", "subsystem", "namespace"];
 
 /// Reasons to wait.
 pub(super) const WHYS: [&str; 5] = ["share", "limit", "device", "memory", "credit"];
@@ -77,7 +82,10 @@ impl Device {
     fn of(value: &Value, before: Option<&Value>, span: f64) -> Device {
         let number = |field: &str| value[field].as_u64().unwrap_or_default();
         let tenant = |tenant: &Value| {
-            let former = before.and_then(|before| named(&before["tenants"], "host", &tenant["host"]));
+            let former = before.and_then(|before| {
+                let is_same = |other: &&Value| IDENTITY.iter().all(|field| other[field] == tenant[field]);
+                list(&before["tenants"]).iter().find(is_same)
+            });
             Tenant::of(tenant, former, span)
         };
         Device {
@@ -108,7 +116,11 @@ impl Tenant {
             was.map_or(0.0, |was| ((is - was) / span).clamp(0.0, 1.0))
         };
         Tenant {
-            host: text(&value["host"]),
+            kind: text(&value["kind"]),
+            name: match value["namespace"].as_u64() {
+                Some(nsid) => format!("{nsid} of {}", text(&value["subsystem"])),
+                None => text(&value["host"]),
+            },
             ios: before.map_or(0.0, |before| added(value, Some(before), "ios") / span),
             bytes: before.map_or(0.0, |before| added(value, Some(before), "bytes") / span),
             latency: ["p50_seconds", "p99_seconds"].map(longest),
