@@ -859,7 +859,7 @@ fn a_namespace_has_promises_only_if_it_is_a_tenant() {
         (
             namespace,
             "limit_rate = \"1M\"\nreservation = \"2M\"".to_owned(),
-            "reservation: 2 MiB/s are promised to a tenant that is limited to",
+            "reservation: 2.1 MB/s are promised to a tenant that is limited to 1.0 MB/s; lower it",
         ),
         (namespace, "slo = { iops = 100 }".to_owned(), "slo.latency_p99: is missing"),
         ("", "tenant = \"volume\"".to_owned(), "tenant: \"volume\" is not \"host\" or \"namespace\""),
