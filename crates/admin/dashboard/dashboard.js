@@ -13,7 +13,7 @@ const REPEAT = 3000;
 const WHYS = ["share", "limit", "device", "memory", "credit"];
 
 const element = (id) => document.getElementById(id);
-// By device: MB/s by host, the place of each host (its colour and number, which it keeps), latency.
+// By device: MB/s by tenant, the place of each tenant (its colour and number, which it keeps), latency.
 const history = new Map();
 let newest = 0;
 let latest = null;
@@ -27,6 +27,9 @@ function make(tag, text, attributes = {}) {
 }
 
 const sum = (object) => Object.values(object ?? {}).reduce((total, value) => total + value, 0);
+// A host chooses its name, but not its kind: so no two tenants have the same key.
+const label = (tenant) => (tenant.kind === "namespace" ? `${tenant.namespace} of ${tenant.subsystem}` : tenant.host);
+const keyOf = (tenant) => `${tenant.kind} ${label(tenant)}`;
 const find = (event, device) => event?.devices.find((it) => it.device === device);
 const millis = (seconds) => (seconds === null || seconds === undefined ? "–" : `${short(seconds * 1000)} ms`);
 
@@ -41,7 +44,7 @@ function rates({ per_second: added }) {
   return { mbs: sum(added?.bytes) / 1e6, iops: sum(added?.ios) };
 }
 
-/** The lowest place that no host has. */
+/** The lowest place that no tenant has. */
 function freePlace(places) {
   const taken = new Set(places.values());
   let place = 0;
@@ -51,22 +54,23 @@ function freePlace(places) {
 
 function remember(event) {
   for (const device of event.devices) {
-    const kept = history.get(device.device) ?? { hosts: new Map(), places: new Map(), latency: { read: [], write: [] } };
+    const kept = history.get(device.device) ?? { lines: new Map(), places: new Map(), latency: { read: [], write: [] } };
     history.set(device.device, kept);
     const seen = new Set();
     for (const tenant of device.tenants) {
-      seen.add(tenant.host);
-      if (!kept.places.has(tenant.host)) kept.places.set(tenant.host, freePlace(kept.places));
-      const line = kept.hosts.get(tenant.host) ?? [];
+      const key = keyOf(tenant);
+      seen.add(key);
+      if (!kept.places.has(key)) kept.places.set(key, freePlace(kept.places));
+      const line = kept.lines.get(key) ?? [];
       line.push(rates(tenant).mbs);
-      kept.hosts.set(tenant.host, line);
+      kept.lines.set(key, line);
     }
-    for (const [host, line] of kept.hosts) {
-      if (!seen.has(host)) line.push(0);
+    for (const [key, line] of kept.lines) {
+      if (!seen.has(key)) line.push(0);
       if (line.length > POINTS) line.shift();
-      if (!seen.has(host) && line.every((value) => value === 0)) {
-        kept.hosts.delete(host);
-        kept.places.delete(host);
+      if (!seen.has(key) && line.every((value) => value === 0)) {
+        kept.lines.delete(key);
+        kept.places.delete(key);
       }
     }
     for (const op of ["read", "write"]) {
@@ -86,12 +90,16 @@ function options(select, values, first) {
   if (wanted.includes(chosen)) select.value = chosen;
 }
 
-function name(host, place) {
+function name(tenant, place) {
   const cell = make("td");
-  const mark = make("span", String(place + 1), { class: "mark", "aria-hidden": "true" });
-  mark.style.background = COLOURS[place % COLOURS.length];
-  cell.append(mark, document.createTextNode(host));
-  cell.title = host;
+  if (place !== undefined) {
+    const mark = make("span", String(place + 1), { class: "mark", "aria-hidden": "true" });
+    mark.style.background = COLOURS[place % COLOURS.length];
+    cell.append(mark);
+  }
+  const kind = make("small", tenant.kind === "namespace" ? "namespace " : "");
+  cell.append(kind, document.createTextNode(label(tenant)));
+  cell.title = keyOf(tenant);
   return cell;
 }
 
@@ -119,9 +127,9 @@ function show() {
   if (!device) return;
   const kept = history.get(device.device);
   const total = rates(device);
-  options(element("tenant"), device.tenants.map((it) => it.host), "all");
+  options(element("tenant"), device.tenants.map(keyOf), "all");
   const only = element("tenant").value;
-  const tenants = device.tenants.filter((it) => only === "" || it.host === only);
+  const tenants = device.tenants.filter((it) => only === "" || keyOf(it) === only);
   const busy = device.busy === 1;
   const turn = device.turn_seconds ?? 0;
   facts(element("summary"), [
@@ -137,16 +145,16 @@ function show() {
     ["errors", String(device.errors), device.errors > 0 ? "bad" : ""],
     ["memory", `${short(device.memory_bytes)}B`],
   ]);
-  const place = (tenant) => kept.places.get(tenant.host);
+  const place = (tenant) => kept.places.get(keyOf(tenant));
   const drawn = tenants.slice(0, DRAWN).sort((a, b) => place(a) - place(b));
-  const series = drawn.map((tenant) => ({ values: kept.hosts.get(tenant.host) ?? [], colour: COLOURS[place(tenant) % COLOURS.length] }));
+  const series = drawn.map((tenant) => ({ values: kept.lines.get(keyOf(tenant)) ?? [], colour: COLOURS[place(tenant) % COLOURS.length] }));
   draw(element("bandwidth"), series, { points: POINTS, stacked: true });
   draw(element("latency"), [{ values: kept.latency.read, colour: COLOURS[0] }, { values: kept.latency.write, colour: COLOURS[1] }], { points: POINTS, stacked: false });
   element("tenants").tBodies[0].replaceChildren(...tenants.map((tenant) => {
     const { mbs, iops } = rates(tenant);
     const row = make("tr");
     const at = ["p50_seconds", "p99_seconds", "p999_seconds"].map((which) => make("td", millis(quantile(tenant.io_seconds, which))));
-    row.append(name(tenant.host, place(tenant)), make("td", short(mbs)), make("td", short(iops)), ...at,
+    row.append(name(tenant, place(tenant)), make("td", short(mbs)), make("td", short(iops)), ...at,
       make("td", short(tenant.credit_ios)), make("td", short(tenant.queued_ios)), objective(tenant));
     return row;
   }));
@@ -154,7 +162,7 @@ function show() {
   element("hidden").textContent = hidden > 0 ? `${hidden} more tenants are in the device's totals only.` : "";
   element("waits").tBodies[0].replaceChildren(...tenants.map((tenant) => {
     const row = make("tr");
-    row.append(name(tenant.host, place(tenant)), ...WHYS.map((why) => {
+    row.append(name(tenant, place(tenant)), ...WHYS.map((why) => {
       const part = Math.min(1, tenant.per_second?.wait_seconds?.[why] ?? 0);
       const cell = make("td", part >= 0.005 ? `${Math.round(part * 100)} %` : "·");
       cell.style.background = `rgba(var(--heat), ${(part * 0.75).toFixed(2)})`;
@@ -166,7 +174,7 @@ function show() {
   for (const tenant of tenants.slice(0, DRAWN)) {
     const { busy: used = tenant.in_flight_ios ?? 0, allotted = tenant.credit_ios ?? 0 } = tenant.slots ?? {};
     const meter = make("meter", undefined, { min: 0, max: Math.max(1, allotted), value: used, "aria-label": `${used} of ${allotted}` });
-    slots.append(make("span", tenant.host, { title: tenant.host }), meter, make("span", `${used}/${allotted}`));
+    slots.append(make("span", label(tenant), { title: keyOf(tenant) }), meter, make("span", `${used}/${allotted}`));
   }
   element("view").replaceChildren(slots);
   const refused = Object.entries(event.refused ?? {}).filter(([, count]) => count > 0);
@@ -180,16 +188,18 @@ function show() {
 async function showSlow() {
   const asked = new URLSearchParams();
   if (element("device").value) asked.set("device", element("device").value);
-  if (element("tenant").value) asked.set("host", element("tenant").value);
+  const chosen = find(latest, element("device").value)?.tenants.find((it) => keyOf(it) === element("tenant").value);
+  for (const field of ["host", "subsystem", "namespace"]) {
+    if (chosen?.[field] !== undefined) asked.set(field, chosen[field]);
+  }
   const answer = await fetch(`/v1/slow?${asked}`);
   if (!answer.ok) return;
   const { slow } = await answer.json();
   const at = (seconds) => make("td", seconds > 0 ? short(seconds * 1000) : "·");
   element("slow").tBodies[0].replaceChildren(...slow.slice(0, SLOW).map((io) => {
     const row = make("tr");
-    const place = history.get(io.device)?.places.get(io.host);
     const why = io.queued_for;
-    row.append(place === undefined ? make("td", io.host, { title: io.host }) : name(io.host, place),
+    row.append(name(io, history.get(io.device)?.places.get(keyOf(io))),
       make("td", `${io.op} ${short(io.bytes)}B`), make("td", `${short(io.ended_seconds_ago)} s ago`), at(io.total), at(io.memory),
       at(why.share), at(why.limit), at(why.device), at(why.credit), at(io.on_device));
     return row;

@@ -16,7 +16,7 @@ pub(crate) fn description() -> Value {
     }
     let text = json!({ "description": "all measures", "content": { "text/plain": {} } });
     put("/metrics", json!({ "get": { "responses": { "200": text } } }));
-    let asked = [parameter("device", "query"), parameter("host", "query")];
+    let asked = ["device", "host", "subsystem", "namespace"].map(|field| parameter(field, "query"));
     put("/v1/stats", json!({ "parameters": asked, "get": reading() }));
     let slow = shown("the slowest IOs of the last minute; times in seconds");
     let slow = json!({ "parameters": asked, "get": { "responses": { "200": slow, "default": refused() } } });

@@ -3,7 +3,7 @@
 //! ```text
 //!   GET  /healthz /readyz      200 or 503
 //!   GET  /metrics              for Prometheus: text, or protobuf if it is preferred (`format`)
-//!   GET  /v1/stats             JSON; ?device=NAME&host=NQN: only these tenants
+//!   GET  /v1/stats             JSON; ?device=NAME&host=NQN, ?subsystem=NQN&namespace=NSID: only these tenants
 //!   GET  /v1/slow              JSON: the slowest IOs of the last minute; the same query
 //!   GET  /v1/events            JSON of the last second, once a second
 //!   GET  / /dashboard/FILE     the dashboard
@@ -22,7 +22,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use metrics::Shown;
-use server::Stats;
+use server::{Stats, TenantName};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -83,7 +83,7 @@ impl Sight {
 fn stats(stats: &Stats, query: Option<&str>) -> Result<Response, Refusal> {
     let names: Vec<&str> = stats.ssds.iter().map(|ssd| &*ssd.device).collect();
     let filter = Filter::of(query, &names)?;
-    let wanted = |device: &str, host: &str| filter.wants(device, host);
+    let wanted = |device: &str, tenant: &TenantName| filter.wants(device, tenant);
     Ok(response(StatusCode::OK, "application/json", metrics::json(stats, wanted).to_string()))
 }
 

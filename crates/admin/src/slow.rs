@@ -17,7 +17,7 @@ pub(crate) fn answer(slow: &SlowIos, query: Option<&str>) -> Result<Response, Re
     let filter = Filter::of(query, &devices)?;
     let all = slow.ssds.iter().flat_map(|(device, ios)| ios.iter().map(move |io| (device, io)));
     let mut all: Vec<(&String, &SlowIo)> =
-        all.filter(|(device, io)| filter.wants(device, &io.host)).collect();
+        all.filter(|(device, io)| filter.wants(device, &io.tenant)).collect();
     all.sort_by_key(|(_, io)| Reverse(io.total));
     all.truncate(SLOW_MAX);
     let ios: Vec<Value> = all.into_iter().map(|(device, io)| shown(slow, device, io)).collect();
@@ -36,9 +36,8 @@ fn shown(slow: &SlowIos, device: &str, io: &SlowIo) -> Value {
         IoKind::Write => "write",
         IoKind::Management => "other",
     };
-    json!({
+    let mut shown = json!({
         "device": device,
-        "host": &*io.host,
         "op": op,
         "bytes": io.length.get(),
         "nsid": io.place.map(|(nsid, _)| nsid),
@@ -49,5 +48,8 @@ fn shown(slow: &SlowIos, device: &str, io: &SlowIo) -> Value {
         "queued": seconds(io.queued),
         "on_device": seconds(io.device),
         "queued_for": why,
-    })
+    });
+    let fields = shown.as_object_mut().expect("it was made as one");
+    fields.extend(metrics::identity(&io.tenant));
+    shown
 }

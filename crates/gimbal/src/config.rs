@@ -5,7 +5,7 @@ use crate::output;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use server::config::schema::Field;
-use server::config::{Config, Limits, TenantConfig, limits, tenant};
+use server::config::{Config, Limits, ShareConfig, limits, tenant};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -88,7 +88,8 @@ fn with_config(file: &Path, answer: impl FnOnce(Config) -> anyhow::Result<()>) -
 fn reference() -> String {
     let mut text = String::new();
     table_of(&mut text, "[limits]", limits::FIELDS, &Limits::default());
-    table_of(&mut text, "[[tenant]]", tenant::FIELDS, &TenantConfig::equal(""));
+    let title = "[[tenant]]`, and `[[subsystem.namespace]]` with `tenant = \"namespace\"";
+    table_of(&mut text, title, tenant::FIELDS, &ShareConfig::EQUAL);
     text
 }
 
@@ -109,7 +110,7 @@ fn table_of<S>(text: &mut String, title: &str, rows: &[Field<S>], defaults: &S) 
 fn fields_as_json() -> Value {
     json!({
         "limits": rows_as_json(limits::FIELDS, &Limits::default()),
-        "tenant": rows_as_json(tenant::FIELDS, &TenantConfig::equal("")),
+        "tenant": rows_as_json(tenant::FIELDS, &ShareConfig::EQUAL),
     })
 }
 

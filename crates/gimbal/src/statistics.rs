@@ -69,7 +69,8 @@ fn of_busy(at: Instant, busy: &BusyPeriod) -> Value {
 
 fn of_tenant(tenant: &TenantStats) -> Value {
     let mut value = of_counters(&tenant.counters);
-    value["host"] = json!(tenant.host);
+    let fields = value.as_object_mut().expect("it was made as one");
+    fields.extend(metrics::identity(&tenant.tenant));
     value
 }
 

@@ -16,16 +16,23 @@ use units::{Bytes, Nanos};
 #[command(after_help = "Examples:
   gimbal trace
   gimbal trace --device ssd0 --count 10
-  gimbal trace --host NQN --json")]
+  gimbal trace --host NQN --json
+  gimbal trace --subsystem NQN --namespace 3")]
 pub(crate) struct Args {
     #[command(flatten)]
     reach: Reach,
     /// Only IOs of this device
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Only IOs of this host
+    /// Only IOs of this host, where hosts are the tenants
     #[arg(long, value_name = "NQN")]
     host: Option<String>,
+    /// Only IOs of namespaces of this subsystem that are tenants
+    #[arg(long, value_name = "NQN", conflicts_with = "host")]
+    subsystem: Option<String>,
+    /// Only IOs of namespaces with this number that are tenants
+    #[arg(long, value_name = "NSID", conflicts_with = "host")]
+    namespace: Option<u32>,
     /// At most so many; a target keeps a hundred of each device
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     count: u16,
@@ -39,7 +46,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn show(client: &Client, args: &Args) -> Result<ExitCode> {
-    let asked = [("device", &args.device), ("host", &args.host)].into_iter();
+    let namespace = args.namespace.map(|nsid| nsid.to_string());
+    let asked = [
+        ("device", &args.device),
+        ("host", &args.host),
+        ("subsystem", &args.subsystem),
+        ("namespace", &namespace),
+    ]
+    .into_iter();
     let asked = asked.filter_map(|(name, value)| Some(format!("{name}={}", encoded(value.as_ref()?))));
     let query = asked.collect::<Vec<String>>().join("&");
     let reply = client.send("GET", &format!("/v1/slow?{query}"), &[], Vec::new())?;
@@ -72,7 +86,7 @@ fn show(client: &Client, args: &Args) -> Result<ExitCode> {
 }
 
 const HEADER: [&str; 11] =
-    ["ended", "device", "op", "size", "total", "device", "share", "limit", "SSD full", "memory", "host"];
+    ["ended", "device", "op", "size", "total", "device", "share", "limit", "SSD full", "memory", "tenant"];
 
 fn row(io: &Value) -> [String; 11] {
     let text = |field: &str| io[field].as_str().unwrap_or_default().to_owned();
@@ -88,8 +102,17 @@ fn row(io: &Value) -> [String; 11] {
         why("limit"),
         why("device"),
         time(io["memory"].as_f64()),
-        text("host"),
+        tenant(io),
     ]
+}
+
+/// The tenant. A host that is called like a namespace does not look like one.
+fn tenant(io: &Value) -> String {
+    let text = |field: &str| io[field].as_str().unwrap_or_default();
+    match io["namespace"].as_u64() {
+        Some(nsid) => format!("namespace {nsid} of {}", text("subsystem")),
+        None => format!("host {}", text("host")),
+    }
 }
 
 /// A time; nothing for none.

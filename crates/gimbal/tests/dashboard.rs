@@ -195,7 +195,8 @@ fn the_page_shows_who_waits_and_why_slow_ios_changes_and_names_as_text() {
     browser.open(&format!("http://{}/", forward(&folder.join("s"))));
     let rows = |table: &str, host: &str| {
         format!(
-            "[...document.querySelectorAll('#{table} tbody tr')].filter((row) => row.cells[0].title === {host:?})"
+            "[...document.querySelectorAll('#{table} tbody tr')].filter((row) => row.cells[0].title === {:?})",
+            format!("host {host}")
         )
     };
     // Both hosts read in one of its seconds, and the limited one waits for its limit for most of it.

@@ -2,7 +2,8 @@
 
 use crate::shown::Tenants;
 use crate::table::{Kind, Measure, Sample, Source, TABLE, Value};
-use server::Stats;
+use server::{Stats, TenantName};
+use std::borrow::Cow;
 
 /// The name of the family that counts the shown pairs.
 const PAIRS: &str = "gimbal_tenant_pairs";
@@ -19,7 +20,7 @@ pub(crate) struct Family<'s> {
 
 /// A value with its labels.
 pub(crate) struct Series<'s> {
-    pub(crate) labels: Vec<(&'static str, &'s str)>,
+    pub(crate) labels: Vec<(&'static str, Cow<'s, str>)>,
     pub(crate) value: Value<'s>,
 }
 
@@ -55,10 +56,10 @@ fn series<'s>(
 ) -> Vec<Series<'s>> {
     let mut found = Vec::new();
     let mut samples = Vec::new();
-    let mut labelled = |samples: &mut Vec<Sample<'s>>, labels: &[(&'static str, &'s str)]| {
+    let mut labelled = |samples: &mut Vec<Sample<'s>>, labels: &[(&'static str, Cow<'s, str>)]| {
         found.extend(samples.drain(..).map(|Sample { label, value }| {
-            let own = (!measure.label.is_empty()).then_some((measure.label, label));
-            Series { labels: labels.iter().copied().chain(own).collect(), value }
+            let own = (!measure.label.is_empty()).then_some((measure.label, Cow::Borrowed(label)));
+            Series { labels: labels.iter().cloned().chain(own).collect(), value }
         }));
     };
     match measure.source {
@@ -69,7 +70,7 @@ fn series<'s>(
         Source::Device(of) => {
             for ssd in &stats.ssds {
                 of(ssd, &mut samples);
-                labelled(&mut samples, &[("device", &ssd.device)]);
+                labelled(&mut samples, &[("device", (&*ssd.device).into())]);
             }
         }
         Source::Tenant(of) => {
@@ -81,7 +82,14 @@ fn series<'s>(
                     }
                     let tenant = &ssd.tenants[*place];
                     of(tenant, &mut samples);
-                    labelled(&mut samples, &[("device", &ssd.device), ("host", &tenant.host)]);
+                    let device = ("device", (&*ssd.device).into());
+                    match &tenant.tenant {
+                        TenantName::Host(nqn) => labelled(&mut samples, &[device, ("host", (&**nqn).into())]),
+                        TenantName::Namespace { subsystem, nsid } => {
+                            let (subsystem, nsid) = ((&**subsystem).into(), nsid.to_string().into());
+                            labelled(&mut samples, &[device, ("subsystem", subsystem), ("namespace", nsid)]);
+                        }
+                    }
                 }
             }
         }
@@ -91,9 +99,9 @@ fn series<'s>(
 
 /// The number of pairs of device and tenant with series of their own, and without.
 fn pairs(tenants: &Tenants) -> Family<'_> {
-    let series = ["yes", "no"]
-        .into_iter()
-        .zip(tenants.counts)
-        .map(|(shown, count)| Series { labels: vec![("shown", shown)], value: Value::Count(count as u64) });
+    let series = ["yes", "no"].into_iter().zip(tenants.counts).map(|(shown, count)| Series {
+        labels: vec![("shown", shown.into())],
+        value: Value::Count(count as u64),
+    });
     Family { name: PAIRS, help: PAIRS_HELP, kind: Kind::Gauge, series: series.collect() }
 }

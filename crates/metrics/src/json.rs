@@ -3,17 +3,32 @@
 use crate::table::{Measure, Sample, Source, TABLE, Value as Measured};
 use measures::Histogram;
 use serde_json::{Map, Value, json as object};
-use server::{SsdStats, Stats, TenantStats};
+use server::{SsdStats, Stats, TenantName, TenantStats};
 
-/// All measures of `stats`; of the tenants, those for which `wanted` says so, given the device and the host.
+/// The fields that name a tenant: `kind`, and `host`, or `subsystem` and `namespace`.
+pub fn identity(tenant: &TenantName) -> Map<String, Value> {
+    let fields = match tenant {
+        TenantName::Host(nqn) => vec![("kind", object!("host")), ("host", object!(**nqn))],
+        TenantName::Namespace { subsystem, nsid } => {
+            vec![
+                ("kind", object!("namespace")),
+                ("subsystem", object!(**subsystem)),
+                ("namespace", object!(nsid)),
+            ]
+        }
+    };
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// All measures of `stats`; of the tenants, those for which `wanted` says so, given the device and the tenant.
 ///
 /// A measure is a field: a number, or an object with a field for each value of its label. A histogram is an object with `count`, `sum_seconds`, and
 /// `p50_seconds`, `p99_seconds`, `p999_seconds`, which are `null` if the count is 0.
-pub fn json(stats: &Stats, wanted: impl Fn(&str, &str) -> bool) -> Value {
+pub fn json(stats: &Stats, wanted: impl Fn(&str, &TenantName) -> bool) -> Value {
     let mut target = target_fields(stats);
     let devices = stats.ssds.iter().map(|ssd| {
         let mut device = device_fields(ssd);
-        let tenants = ssd.tenants.iter().filter(|tenant| wanted(&ssd.device, &tenant.host));
+        let tenants = ssd.tenants.iter().filter(|tenant| wanted(&ssd.device, &tenant.tenant));
         device
             .insert("tenants".to_owned(), tenants.map(|tenant| Value::from(tenant_fields(tenant))).collect());
         Value::from(device)
@@ -46,7 +61,7 @@ pub(crate) fn device_fields(ssd: &SsdStats) -> Map<String, Value> {
 
 /// The name and the measures of a tenant.
 pub(crate) fn tenant_fields(tenant: &TenantStats) -> Map<String, Value> {
-    let mut fields = Map::from_iter([("host".to_owned(), object!(tenant.host))]);
+    let mut fields = identity(&tenant.tenant);
     for measure in TABLE {
         if let Source::Tenant(of) = measure.source {
             put(&mut fields, measure, |to| of(tenant, to));

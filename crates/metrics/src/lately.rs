@@ -6,7 +6,7 @@
 use crate::json::{device_fields, field, target_fields, tenant_fields};
 use crate::table::{Kind, Measure, Sample, Source, TABLE, Value as Measured};
 use serde_json::{Map, Value};
-use server::{Counters, SsdStats, Stats, TenantStats, Transferred};
+use server::{Counters, SsdStats, Stats, TenantName, TenantStats, Transferred};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use units::Nanos;
@@ -16,7 +16,7 @@ use units::Nanos;
 pub struct Lately {
     tenants_max: usize,
     /// Tenants in the last event, by device: one that moves half as much as another keeps its place, so that rows do not come and go.
-    shown: HashMap<String, HashSet<String>>,
+    shown: HashMap<String, HashSet<TenantName>>,
 }
 
 impl Lately {
@@ -35,9 +35,9 @@ impl Lately {
             let kept = self.shown.remove(&ssd.device).unwrap_or_default();
             let name = ssd.device.clone();
             let of = Interval { before: of.get(&*name).copied(), span };
-            let (device, hosts) = of.device(ssd, &kept, self.tenants_max);
+            let (device, tenants) = of.device(ssd, &kept, self.tenants_max);
             devices.push(device);
-            shown.insert(name, hosts);
+            shown.insert(name, tenants);
         }
         self.shown = shown;
         told.insert("devices".to_owned(), devices.into());
@@ -56,33 +56,33 @@ impl Interval<'_> {
     fn device(
         &self,
         mut ssd: SsdStats,
-        kept: &HashSet<String>,
+        kept: &HashSet<TenantName>,
         tenants_max: usize,
-    ) -> (Value, HashSet<String>) {
+    ) -> (Value, HashSet<TenantName>) {
         let nothing = Counters::default();
         let known = self.before.map_or(&[][..], |before| &before.tenants);
-        let then: HashMap<&str, &TenantStats> = known.iter().map(|it| (&*it.host, it)).collect();
-        let counted = |host: &str| then.get(host).map_or(&nothing, |tenant| &tenant.counters);
+        let then: HashMap<&TenantName, &TenantStats> = known.iter().map(|it| (&it.tenant, it)).collect();
+        let counted = |name: &TenantName| then.get(name).map_or(&nothing, |tenant| &tenant.counters);
         keep_new(&mut ssd.all, self.before.map_or(&nothing, |before| &before.all));
         let mut fields = device_fields(&ssd);
         self.put_rates(&mut fields, of_device(&ssd), self.before.map(of_device));
         ssd.tenants.sort_by_key(|tenant| {
-            let is_kept = kept.contains(&tenant.host);
+            let is_kept = kept.contains(&tenant.tenant);
             let is_active = tenant.view.is_some_and(|view| view.queued + view.in_flight > 0);
-            let moved = bytes(&tenant.counters).saturating_sub(bytes(counted(&tenant.host)));
+            let moved = bytes(&tenant.counters).saturating_sub(bytes(counted(&tenant.tenant)));
             let moved = if is_kept { moved.saturating_mul(2) } else { moved };
             (Reverse(moved), Reverse(is_active), Reverse(is_kept), Reverse(bytes(&tenant.counters)))
         });
         ssd.tenants.truncate(tenants_max);
         let mut tenants = Vec::new();
         for tenant in &mut ssd.tenants {
-            keep_new(&mut tenant.counters, counted(&tenant.host));
+            keep_new(&mut tenant.counters, counted(&tenant.tenant));
             let mut fields = tenant_fields(tenant);
-            self.put_rates(&mut fields, of_tenant(tenant), then.get(&*tenant.host).copied().map(of_tenant));
+            self.put_rates(&mut fields, of_tenant(tenant), then.get(&tenant.tenant).copied().map(of_tenant));
             tenants.push(Value::from(fields));
         }
         fields.insert("tenants".to_owned(), tenants.into());
-        (fields.into(), ssd.tenants.into_iter().map(|tenant| tenant.host).collect())
+        (fields.into(), ssd.tenants.into_iter().map(|tenant| tenant.tenant).collect())
     }
 
     /// Adds the rates of counters: those of `now` over those of `before`, or over zero for what is new.

@@ -13,7 +13,7 @@ mod shown;
 pub mod table;
 mod text;
 
-pub use json::json;
+pub use json::{identity, json};
 pub use lately::Lately;
 pub use protobuf::protobuf;
 pub use shown::{Shown, Tenants};

@@ -30,7 +30,7 @@ fn told(family: Family<'_>) -> MetricFamily {
     let kind = family.kind;
     let metric = family.series.into_iter().map(|series| {
         let label = series.labels.into_iter();
-        let label = label.map(|(name, value)| LabelPair { name: name.to_owned(), value: value.to_owned() });
+        let label = label.map(|(name, value)| LabelPair { name: name.to_owned(), value: value.into_owned() });
         let mut metric = Metric { label: label.collect(), ..Metric::default() };
         let value = match series.value {
             Value::Histogram(of) => {

@@ -1,7 +1,7 @@
 //! The pairs of device and tenant that have series of their own.
 //!
 //! A series costs a metrics server memory for as long as it keeps data, and hosts choose their names. So there is a bound: first the tenants that the configuration
-//! names, then those with the most bytes lately. A pair that was shown stays for an hour, so that series do not come and go. All others are in the totals of their
+//! names, hosts and namespaces, then those with the most bytes lately. A pair that was shown stays for an hour, so that series do not come and go. All others are in the totals of their
 //! devices, and counted.
 //!
 //! Holds: the sum of the shown and of the others is the device's (`tests/forms.rs`).
@@ -50,7 +50,7 @@ impl Shown {
         Shown { pairs_max, hasher: RandomState::new(), until, marks, marked }
     }
 
-    /// Chooses pairs of `stats`, the hosts that the configuration names first.
+    /// Chooses pairs of `stats`, the tenants that the configuration names first.
     pub fn choose(&mut self, now: Instant, stats: &Stats) -> Tenants {
         let mut pairs = Vec::new();
         for (device, ssd) in stats.ssds.iter().enumerate() {
@@ -58,7 +58,8 @@ impl Shown {
                 let pair = self.pair(ssd, tenant);
                 let bytes = tenant.counters.reads.bytes + tenant.counters.writes.bytes;
                 let lately = bytes.saturating_sub(self.marks[0].get(&pair).copied().unwrap_or(0));
-                pairs.push((stats.named.contains(&tenant.host), pair, (bytes, lately), (device, place)));
+                let is_named = tenant.tenant.host().is_none_or(|host| stats.named.contains(host));
+                pairs.push((is_named, pair, (bytes, lately), (device, place)));
             }
         }
         self.mark(now, pairs.iter().map(|(_, pair, (bytes, _), _)| (*pair, *bytes)));
@@ -79,7 +80,7 @@ impl Shown {
     }
 
     fn pair(&self, ssd: &SsdStats, tenant: &TenantStats) -> Pair {
-        self.hasher.hash_one((&ssd.device, &tenant.host))
+        self.hasher.hash_one((&ssd.device, &tenant.tenant))
     }
 
     /// Notes the bytes of all pairs, if it is time.

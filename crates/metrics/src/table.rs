@@ -43,7 +43,7 @@ pub enum Source {
     Target(fn(&Stats, &mut Vec<Sample<'_>>)),
     /// Each SSD: label `device`.
     Device(for<'s> fn(&'s SsdStats, &mut Vec<Sample<'s>>)),
-    /// Each tenant of each SSD: labels `device` and `host`.
+    /// Each tenant of each SSD: labels `device`, and `host`, or `subsystem` and `namespace`.
     Tenant(for<'s> fn(&'s TenantStats, &mut Vec<Sample<'s>>)),
 }
 

@@ -6,7 +6,8 @@ use metrics::{Lately, Shown, Tenants, json, text};
 use sched::{Credit, TenantView, Wait};
 use serde_json::{Value, json};
 use server::{
-    AcceptorStats, Counters, ExtraReadStats, SsdStats, Stats, TenantStats, Transferred, TurnStats, Waits,
+    AcceptorStats, Counters, ExtraReadStats, SsdStats, Stats, TenantName, TenantStats, Transferred,
+    TurnStats, Waits,
 };
 use std::collections::HashSet;
 use units::{Bytes, Instant, Nanos};
@@ -30,7 +31,7 @@ fn tenant(host: &str, ios: u64) -> TenantStats {
         objective: None,
     };
     TenantStats {
-        host: host.to_owned(),
+        tenant: TenantName::Host(host.into()),
         view: Some(view),
         counters: Counters { reads: moved(ios), writes: moved(0), others: 3, errors: 1 },
         waits: Waits { share: Nanos::millis(1500), ..Waits::default() },
@@ -230,4 +231,27 @@ fn dashboards_and_alerts_know_the_table() {
             assert!(is_known, "{word}");
         }
     }
+}
+
+#[test]
+fn a_namespace_has_labels_of_its_own_and_no_host_can_have_them() {
+    let of_namespace = |nsid, ios| {
+        let name = TenantName::of_namespace("nqn.s", nsid);
+        TenantStats { tenant: name, ..tenant("", ios) }
+    };
+    let impostor = tenant("namespace 3 of nqn.s", 7);
+    let stats = stats(vec![ssd("a", vec![of_namespace(3, 5), impostor, of_namespace(4, 2)])]);
+    let text = text(&stats, &Tenants::all(&stats));
+    let reads =
+        |labels: &[&str]| values(&text, "gimbal_tenant_ios_total", &[&["op=\"read\""], labels].concat());
+    assert_eq!(reads(&["device=\"a\",subsystem=\"nqn.s\",namespace=\"3\""]), [5.0]);
+    assert_eq!(reads(&["device=\"a\",host=\"namespace 3 of nqn.s\""]), [7.0]);
+    let json = json(&stats, |_, name| name.host().is_none());
+    let tenants = json["devices"][0]["tenants"].as_array().expect("a list");
+    assert_eq!(tenants.len(), 2);
+    assert_eq!((&tenants[0]["kind"], &tenants[0]["subsystem"]), (&"namespace".into(), &"nqn.s".into()));
+    assert_eq!((&tenants[0]["namespace"], tenants[0].get("host")), (&3.into(), None));
+    // The configuration names them: they come before hosts that it does not name.
+    let chosen = Shown::new(2).choose(Instant(1), &stats);
+    assert!(!metrics::text(&stats, &chosen).contains("host="), "the place of the impostor is another's");
 }

@@ -101,7 +101,7 @@ pub(crate) fn home(
     }
     let access = config.access(subsystem);
     let subsystem = Subsystem::new(described).map_err(SubsystemError::Refused)?;
-    let mut home = Home { subsystem, placements: Vec::new(), usages: HashMap::new() };
+    let mut home = Home::new(subsystem);
     home.set_access(&access).map_err(SubsystemError::Refused)?;
     placed.into_iter().for_each(|(nsid, placement, usage)| home.place(nsid, placement, usage));
     Ok(home)

@@ -73,3 +73,4 @@ pub use stats::{
     AcceptorStats, AuxiliaryStats, Counters, ExtraReadStats, SLOW_MAX, SlowIo, SlowIos, SsdStats, Stats,
     TenantDetail, TenantStats, ThreadStats, Transferred, TurnStats, Waits,
 };
+pub use tenants::TenantName;

@@ -7,7 +7,7 @@ use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
 use nvme::tcp::host::Transfer;
 use nvme::tcp::pdu::Digests;
-use server::config::{Config, DeviceKind, EmulatedConfig, Speed, TenantConfig};
+use server::config::{Config, DeviceKind, EmulatedConfig, ShareConfig, Speed, TenantConfig};
 use units::{Bytes, Nanos};
 
 fn emulated() -> DeviceKind {
@@ -55,7 +55,8 @@ fn a_limit_is_in_real_time_even_for_a_slowed_down_ssd() {
     let speed = Speed::from_thousandths(50).expect("above zero");
     let ssd = EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) };
     let mut config = simple(DeviceKind::Emulated(ssd), any_port());
-    config.tenants = vec![TenantConfig { limit_iops: Some(40), ..TenantConfig::equal(HOST) }];
+    config.tenants =
+        vec![TenantConfig::with(HOST, ShareConfig { limit_iops: Some(40), ..ShareConfig::EQUAL })];
     let server = start(config);
     let mut client = Client::connect(server.addresses()[0]);
     let begin = server.stats().ssds[0].at;

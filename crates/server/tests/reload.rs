@@ -11,7 +11,7 @@ use nvme::tcp::host::Transfer;
 use sched::Scheduler;
 use server::config::{
     AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig, FaultKind, FaultOp,
-    FaultRelease, NamespaceConfig, Speed, TenantConfig,
+    FaultRelease, NamespaceConfig, ShareConfig, Speed, TenantConfig,
 };
 use server::{Change, ReloadError, ServerHandle, Shutdown, Subject};
 use std::net::SocketAddr;
@@ -169,7 +169,7 @@ fn a_preview_names_what_the_reload_then_changes() {
     now.devices.push(device("b", DeviceKind::Null { size: Bytes::gib(2) }));
     now.subsystems[0].namespaces[0].size = Some(Bytes::mib(32));
     now.subsystems.push(subsystem(TWO, vec![NamespaceConfig::whole(1, "b")]));
-    now.tenants.push(TenantConfig { weight: 7, ..TenantConfig::equal(FRIEND) });
+    now.tenants.push(TenantConfig::with(FRIEND, ShareConfig { weight: 7, ..ShareConfig::EQUAL }));
     now.limits.connections = 77;
     let previewed = server.preview(&now).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(server.config(), &before);
@@ -189,7 +189,7 @@ fn blocks_change_hands_without_a_stray_write() {
     const WRITES: usize = 120;
     // A slow SSD and a limit, so that most writes wait.
     let mut now = config(emulated(20));
-    now.tenants = vec![TenantConfig { limit_iops: Some(100), ..TenantConfig::equal(HOST) }];
+    now.tenants = vec![TenantConfig::with(HOST, ShareConfig { limit_iops: Some(100), ..ShareConfig::EQUAL })];
     now.subsystems[0].namespaces.push(part(2, "a", 64, 64));
     let mut server = start(now.clone());
     let mut old = client(&server, ONE, HOST);
@@ -375,7 +375,7 @@ fn a_new_limit_applies_to_a_connected_host() {
     };
     read_all();
     // On the device's clock, which is a hundred times as fast, 100 reads take at least 50 ms.
-    let limited = TenantConfig { limit_iops: Some(10), ..TenantConfig::equal(HOST) };
+    let limited = TenantConfig::with(HOST, ShareConfig { limit_iops: Some(10), ..ShareConfig::EQUAL });
     now.tenants = vec![limited];
     assert_eq!(subjects(&reload(&mut server, &now)), [(Subject::Tenant, HOST.to_owned())]);
     assert!(read_all() >= Duration::from_millis(50), "the limit holds");

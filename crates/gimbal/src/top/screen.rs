@@ -13,8 +13,9 @@ use std::ops::ControlFlow;
 
 const DEVICE_COLUMNS: [&str; 9] =
     ["device", "MB/s", "IOPS", "read p99", "write p99", "waiting", "on SSD", "tenants", "state"];
-const TENANT_COLUMNS: [&str; 13] = [
+const TENANT_COLUMNS: [&str; 14] = [
     "tenant",
+    "kind",
     "MB/s",
     "IOPS",
     "p50",
@@ -96,7 +97,7 @@ impl Screen {
         );
         if let Some(device) = sight.devices.get(chosen) {
             let tenants =
-                sorted(device, self.sort).into_iter().filter(|tenant| tenant.host.contains(&self.filter));
+                sorted(device, self.sort).into_iter().filter(|tenant| tenant.name.contains(&self.filter));
             let rows = tenants.map(|tenant| {
                 let cells = of_tenant(tenant);
                 let waits = cells.len() - WHYS.len();
@@ -107,7 +108,7 @@ impl Screen {
             });
             let widths = [Constraint::Fill(1)]
                 .into_iter()
-                .chain([9, 9, 9, 9, 8, 7, 9, 6, 6, 6, 6, 6].map(Constraint::Length));
+                .chain([9, 9, 9, 9, 9, 8, 7, 9, 6, 6, 6, 6, 6].map(Constraint::Length));
             let order = format!("{:?}", self.sort).to_lowercase();
             let title = format!(
                 " tenants of {}, by {order}; on the right: part of the time waiting for … ",
@@ -174,7 +175,7 @@ fn sorted(device: &Device, sort: Sort) -> Vec<&Tenant> {
         Sort::Bytes => b.bytes.total_cmp(&a.bytes),
         Sort::P99 => b.latency[1].unwrap_or(0.0).total_cmp(&a.latency[1].unwrap_or(0.0)),
         Sort::Wait => waited(b).total_cmp(&waited(a)),
-        Sort::Host => a.host.cmp(&b.host),
+        Sort::Host => (&a.kind, &a.name).cmp(&(&b.kind, &b.name)),
     });
     tenants
 }
@@ -203,7 +204,7 @@ fn of_device(device: &Device) -> [String; 9] {
     ]
 }
 
-fn of_tenant(tenant: &Tenant) -> [String; 13] {
+fn of_tenant(tenant: &Tenant) -> [String; 14] {
     let count = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
     let kept = match tenant.slo_kept {
         None => "-",
@@ -213,7 +214,8 @@ fn of_tenant(tenant: &Tenant) -> [String; 13] {
     let [share, limit, device, memory, credit] =
         tenant.waits.map(|part| if part < 0.005 { "·".to_owned() } else { format!("{:.0} %", part * 100.0) });
     [
-        tenant.host.clone(),
+        tenant.name.clone(),
+        tenant.kind.clone(),
         format!("{:.1}", tenant.bytes / 1e6),
         format!("{:.0}", tenant.ios),
         span(tenant.latency[0]),

@@ -36,7 +36,9 @@ pub(super) struct Device {
 /// A second of a tenant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tenant {
-    pub(super) host: String,
+    pub(super) kind: String,
+    /// The NQN of a host, or the number and subsystem of a namespace.
+    pub(super) name: String,
     pub(super) ios: f64,
     pub(super) bytes: f64,
     /// Of reads or of writes, whichever is longer: 50th, 99th percentile of latency in seconds.
@@ -95,7 +97,11 @@ impl Tenant {
         let wait =
             |why: &str| value["per_second"]["wait_seconds"][why].as_f64().unwrap_or_default().clamp(0.0, 1.0);
         Tenant {
-            host: text(&value["host"]),
+            kind: text(&value["kind"]),
+            name: match value["namespace"].as_u64() {
+                Some(nsid) => format!("{nsid} of {}", text(&value["subsystem"])),
+                None => text(&value["host"]),
+            },
             ios: rate(value, "ios"),
             bytes: rate(value, "bytes"),
             latency: ["p50_seconds", "p99_seconds"].map(longest),

@@ -18,10 +18,10 @@ fn event(ios: u64, waited: f64) -> Value {
             "queued_ios": 5, "in_flight_ios": 7, "hung_ios": 0, "busy": 0, "turn_seconds": 0.0, "known_tenants": 30,
             "io_seconds": { "read": { "count": 4, "p99_seconds": 0.00012 } },
             "tenants": [
-                { "host": "nqn.quiet", "per_second": rates(ios, 4096, 0.0),
+                { "kind": "host", "host": "nqn.quiet", "per_second": rates(ios, 4096, 0.0),
                   "io_seconds": { "read": { "p50_seconds": 0.0001, "p99_seconds": 0.0002 }, "write": { "p99_seconds": 0.5 } },
                   "credit_ios": 16, "queued_ios": 0, "slo_kept": 0 },
-                { "host": "nqn.\u{1b}[2Jloud", "per_second": rates(ios, 8192, waited) },
+                { "kind": "host", "host": "nqn.\u{1b}[2Jloud", "per_second": rates(ios, 8192, waited) },
             ],
         }],
     })
@@ -40,7 +40,7 @@ fn rates_are_those_of_the_event_and_names_are_made_safe() {
     assert_eq!((device.ios, device.bytes), (200.0, 819_200.0));
     let [quiet, loud] = &device.tenants[..] else { panic!("two") };
     assert_eq!((quiet.ios, quiet.bytes, quiet.latency), (100.0, 409_600.0, [Some(0.0001), Some(0.5)]));
-    assert_eq!((loud.waits[0], loud.host.as_str()), (0.5, "nqn.\u{FFFD}[2Jloud"));
+    assert_eq!((loud.waits[0], loud.name.as_str()), (0.5, "nqn.\u{FFFD}[2Jloud"));
     assert_eq!(sight.refused, [("auth_failed".to_owned(), 2)]);
 }
 

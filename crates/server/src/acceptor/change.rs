@@ -5,6 +5,7 @@ use crate::config::{AllowedHosts, Demand, Limits, TenantConfig};
 use crate::mailbox::Mailbox;
 use crate::pipeline::message::{Announcement, ToPipeline};
 use crate::proof::KeyRing;
+use crate::tenants::{Leave, NamespaceTenant, Numbered, Renumbered, TenantName};
 use nvme::subsystem::DiscoveryRecord;
 use std::collections::HashSet;
 use std::io;
@@ -43,8 +44,15 @@ pub(crate) enum Change {
         /// For hosts that ask discovery.
         records: Vec<DiscoveryRecord>,
     },
-    /// All hosts with a share of their own in the configuration.
-    Tenants(Vec<TenantConfig>),
+    /// All tenants of the configuration.
+    Tenants {
+        /// Hosts with a share of their own.
+        hosts: Vec<TenantConfig>,
+        /// Namespaces that are tenants. Their SSDs' pipelines know them when the answer comes.
+        namespaces: Vec<NamespaceTenant>,
+        /// Gets their numbers.
+        numbered: Sender<Numbered>,
+    },
     /// The keys of hosts.
     Keys(Arc<KeyRing>),
     /// The hosts that the configuration names.
@@ -76,9 +84,12 @@ impl Acceptor {
                 if let Some(new) = &mailbox {
                     for (host, id) in self.registry.iter() {
                         let share = self.registry.announced(host);
-                        let host = host.clone();
-                        new.tell(ToPipeline::Tenant(Announcement { id, host, share, is_reused: false }));
+                        let name = TenantName::Host(host.clone());
+                        new.tell(ToPipeline::Tenant(Announcement { id, name, share, is_reused: false }));
                     }
+                }
+                if mailbox.is_none() {
+                    self.registry.on_device_gone(slot);
                 }
                 self.pipelines.set(slot, mailbox);
             }
@@ -86,9 +97,10 @@ impl Acceptor {
                 self.routes = routes;
                 self.parts.discovery.set_discovery_records(records);
             }
-            Change::Tenants(tenants) => {
-                self.tenants = tenants;
-                self.update_all_shares();
+            Change::Tenants { hosts, namespaces, numbered } => {
+                self.tenants = hosts;
+                // The receiver ends only with the target.
+                drop(numbered.send(self.number(namespaces)));
             }
             Change::Named(hosts) => {
                 self.quota.set_named(Arc::clone(&hosts));
@@ -118,5 +130,18 @@ impl Acceptor {
             // As above.
             Change::Barrier(done) => drop(done.send(())),
         }
+    }
+
+    /// These namespaces are tenants from now on, with their shares.
+    fn number(&mut self, namespaces: Vec<NamespaceTenant>) -> Numbered {
+        let Renumbered { come, left, moved } = self.registry.set_namespaces(namespaces);
+        for (device, id) in moved {
+            self.pipelines.post(device, ToPipeline::TenantGone(id));
+        }
+        self.update_all_shares();
+        let numbers = self.registry.namespaces();
+        let numbers = numbers.map(|(name, id)| (name.clone(), (id, come.contains(name))));
+        let leave = |name| Leave::new(name, self.parts.mailbox.clone());
+        Numbered { tenants: numbers.collect(), left: left.into_iter().map(leave).collect() }
     }
 }

@@ -18,6 +18,7 @@ use crate::pipeline::message::{Announcement, Handover, ToPipeline};
 use crate::proof::{Due, Queue, Refusal as Unproved};
 use crate::quota::{Charged, Origin};
 use crate::slab::Key;
+use crate::tenants::TenantName;
 use nvme::buffer::Buffer;
 use nvme::spec::connect::{ConnectCommand, ConnectData, Culprit};
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
@@ -190,7 +191,7 @@ impl Acceptor {
             self.registry.announce(host, share);
             let announcement = Announcement {
                 id: registration.id,
-                host: registration.host.clone(),
+                name: TenantName::Host(registration.host.clone()),
                 share,
                 is_reused: registration.is_reused,
             };

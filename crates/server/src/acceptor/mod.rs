@@ -43,7 +43,7 @@ use crate::mailbox::{Inbox, Mailbox};
 use crate::missed::MissedTime;
 use crate::payload::Intakes;
 use crate::pipeline::Peers;
-use crate::pipeline::message::{Report, ToAcceptor};
+use crate::pipeline::message::{Report, ToAcceptor, ToPipeline};
 use crate::proof::{GeneratedKeys, Proofs, Throttle};
 use crate::quota::{ConnectionQuota, Origin, QuotaLimits};
 use crate::replies::{Backlog, Deferred};
@@ -355,6 +355,11 @@ impl Acceptor {
             ToAcceptor::QueuesWanted { host, request } => self.on_queues_wanted(now, host, request),
             ToAcceptor::Computed { connection, computed } => self.on_computed(now, connection, computed),
             ToAcceptor::Generated { names, made } => self.generated.keep(now, names, *made),
+            ToAcceptor::TenantLeft(name) => {
+                if let Some((device, id)) = self.registry.left(&name) {
+                    self.pipelines.post(device, ToPipeline::TenantGone(id));
+                }
+            }
             ToAcceptor::Change(change) => self.on_change(change),
             ToAcceptor::Drain => {
                 for (_, listener) in self.listeners.drain(..) {

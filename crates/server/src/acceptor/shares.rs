@@ -1,4 +1,5 @@
-//! The share of an SSD that each host has: its own if the configuration names the host, otherwise a part of the share of its address.
+//! The share of an SSD that each host has: its own if the configuration names the host, otherwise a part of the share of its address. A namespace that is a
+//! tenant has the share of the configuration, whichever hosts use it.
 //!
 //! A client can invent host NQNs, but not IP addresses. So a named host has the weight of the configuration (or one), and all
 //! unnamed hosts of one address have a weight of one together.
@@ -12,9 +13,9 @@
 
 use super::Acceptor;
 use crate::pipeline::change::Change;
-use crate::pipeline::message::ToPipeline;
+use crate::pipeline::message::{Announcement, ToPipeline};
 use crate::quota::Origin;
-use crate::tenants::share_of;
+use crate::tenants::{NamespaceShare, share_of};
 use sched::Share;
 use std::sync::Arc;
 
@@ -55,6 +56,21 @@ impl Acceptor {
     pub(super) fn update_all_shares(&mut self) {
         let hosts: Vec<Arc<str>> = self.registry.iter().map(|(host, _)| Arc::clone(host)).collect();
         self.send_shares(&hosts);
+        self.send_shares_of_namespaces();
+    }
+
+    /// Announces the shares of namespaces that have changed, and of new ones, each to the pipeline of its SSD.
+    fn send_shares_of_namespaces(&mut self) {
+        let scale = self.weight_scale;
+        let scaled = |share: Share| Share { weight: share.weight.saturating_mul(scale), ..share };
+        for NamespaceShare { device, id, name, share, is_new } in self.registry.announce_namespaces(scaled) {
+            let message = match is_new {
+                true => ToPipeline::Tenant(Announcement { id, name, share, is_reused: false }),
+                false => ToPipeline::Change(Box::new(Change::Share { tenant: id, share })),
+            };
+            // A pipeline that has ended has no use for it.
+            self.pipelines.post(device, message);
+        }
     }
 
     /// Announces the shares that have changed to the pipelines.

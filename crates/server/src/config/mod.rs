@@ -55,7 +55,7 @@ pub use rack::RackConfig;
 pub use scheduler::{SchedulerConfig, SchedulerOverrides, offered};
 pub use security::{Authentication, Demand, DiscoveryAccess, HostConfig, OwnSecurity, SecurityConfig, Tls};
 pub(crate) use security::{DH_FIELDS, TLS_FIELD};
-pub use tenant::TenantConfig;
+pub use tenant::{ShareConfig, TenantConfig, TenantKind};
 pub use write::NotWritable;
 
 use std::collections::HashSet;
@@ -145,6 +145,8 @@ pub struct SubsystemConfig {
     pub hosts: AllowedHosts,
     /// The proofs that it asks for, where they are not those of [`SecurityConfig`].
     pub security: OwnSecurity,
+    /// The tenants of its namespaces that do not say it themselves.
+    pub tenant: TenantKind,
     /// At least one. The device of the first is the subsystem's home.
     pub namespaces: Vec<NamespaceConfig>,
 }
@@ -193,6 +195,35 @@ pub struct NamespaceConfig {
     pub wipe_on_remove: bool,
     /// The name of its group; `None`: the one of all namespaces that name none.
     pub group: Option<String>,
+    /// The tenant of its IOs; `None`: what the subsystem says.
+    pub tenant: Option<TenantKind>,
+    /// The promises to it, if it is a tenant: to all hosts that use it, together. `None`: an equal share. On its own SSD only.
+    pub share: Option<ShareConfig>,
+}
+
+impl SubsystemConfig {
+    /// The tenant of the IOs of one of its namespaces.
+    pub fn tenant_of(&self, namespace: &NamespaceConfig) -> TenantKind {
+        namespace.tenant.unwrap_or(self.tenant)
+    }
+}
+
+/// A namespace that is a tenant.
+#[derive(Clone, Copy, Debug)]
+pub struct NamespaceTenant<'c> {
+    /// Its subsystem.
+    pub subsystem: &'c SubsystemConfig,
+    /// The namespace.
+    pub namespace: &'c NamespaceConfig,
+    /// Their places in the configuration.
+    pub places: [usize; 2],
+}
+
+impl NamespaceTenant<'_> {
+    /// The promises to it.
+    pub fn share(&self) -> &ShareConfig {
+        self.namespace.share.as_ref().unwrap_or(&ShareConfig::EQUAL)
+    }
 }
 
 impl Config {
@@ -211,6 +242,7 @@ impl Config {
                 model: DEFAULT_MODEL.to_owned(),
                 hosts: AllowedHosts::Any,
                 security: OwnSecurity::default(),
+                tenant: TenantKind::default(),
                 namespaces: vec![NamespaceConfig::whole(1, "ssd")],
             }],
             security: SecurityConfig::default(),
@@ -235,6 +267,19 @@ impl Config {
             AllowedHosts::Any => &[],
         });
         tenants.chain(proved).chain(allowed).cloned().collect()
+    }
+
+    /// The namespaces that are tenants, in the order of the configuration.
+    pub fn namespace_tenants(&self) -> impl Iterator<Item = NamespaceTenant<'_>> {
+        self.subsystems.iter().enumerate().flat_map(|(index, subsystem)| {
+            let namespaces = subsystem.namespaces.iter().enumerate();
+            let tenants = namespaces.filter(|(_, it)| subsystem.tenant_of(it) == TenantKind::Namespace);
+            tenants.map(move |(place, namespace)| NamespaceTenant {
+                subsystem,
+                namespace,
+                places: [index, place],
+            })
+        })
     }
 
     /// Threads that have connections and no SSD, on a machine with this many CPUs.
@@ -279,6 +324,8 @@ impl NamespaceConfig {
             read_only: false,
             wipe_on_remove: false,
             group: None,
+            tenant: None,
+            share: None,
         }
     }
 }

@@ -324,6 +324,7 @@ fn subsystem(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SubsystemCo
             .table(findings, "security")
             .map(|table| security::read_of_subsystem(table, findings))
             .unwrap_or_default(),
+        tenant: table.choice(findings, "tenant", &tenant::KINDS).unwrap_or_default(),
         namespaces: each(table, findings, "namespace", namespace),
     }
 }
@@ -351,6 +352,8 @@ fn namespace(table: &mut Fields<'_, '_>, findings: &mut Findings) -> NamespaceCo
         read_only: table.truth(findings, "read_only").unwrap_or(default.read_only),
         wipe_on_remove: table.truth(findings, "wipe_on_remove").unwrap_or(default.wipe_on_remove),
         group: table.text(findings, "group"),
+        tenant: table.choice(findings, "tenant", &tenant::KINDS),
+        share: tenant::read_of_namespace(table, findings),
         ..default
     }
 }

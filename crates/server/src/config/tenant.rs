@@ -1,4 +1,7 @@
-//! A host with other than an equal share.
+//! Tenants, and the promises to them.
+//!
+//! A tenant of an SSD is a host, or a namespace with all hosts that use it. The promises to a host stand in its `[[tenant]]`, those to a namespace in its
+//! `[[subsystem.namespace]]`; both are a [`ShareConfig`].
 //!
 //! [`FIELDS`] and [`SLO_FIELDS`] are the tables of its numbers: reader, check, list of changes, writer and the reference in the docs use
 //! their rows.
@@ -7,17 +10,27 @@ use super::fields::{Fields, Findings};
 use super::problem::Problem;
 use super::read::{missing, required};
 use super::schema::{self, Field, field};
-use sched::{DeviceConstants, Percentile, Slo};
+use sched::{DeviceConstants, Percentile, Share, Slo};
 use std::net::IpAddr;
 use units::{ByteRate, Nanos};
 
-/// A host with other than an equal share.
+/// The tenant that an IO counts for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TenantKind {
+    /// The host that sends it.
+    #[default]
+    Host,
+    /// Its namespace, whichever host sends it.
+    Namespace,
+}
+
+/// The words of the file.
+pub(super) const KINDS: [(&str, TenantKind); 2] =
+    [("host", TenantKind::Host), ("namespace", TenantKind::Namespace)];
+
+/// The promises to a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TenantConfig {
-    /// The host's NQN.
-    pub host: String,
-    /// The address of the host, for which a controller is always kept. `None`: the one that its oldest connection came from.
-    pub address: Option<IpAddr>,
+pub struct ShareConfig {
     /// Relative share; 1 is the common one.
     pub weight: u32,
     /// Maximum IOs per second on each SSD.
@@ -30,18 +43,44 @@ pub struct TenantConfig {
     pub slo: Option<Slo>,
 }
 
+/// A host with other than an equal share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantConfig {
+    /// The host's NQN.
+    pub host: String,
+    /// The address of the host, for which a controller is always kept. `None`: the one that its oldest connection came from.
+    pub address: Option<IpAddr>,
+    /// The promises to it.
+    pub share: ShareConfig,
+}
+
 impl TenantConfig {
     /// An equal share, without limits.
     pub fn equal(host: &str) -> TenantConfig {
-        TenantConfig {
-            host: host.to_owned(),
-            address: None,
-            weight: 1,
-            limit_iops: None,
-            limit_rate: None,
-            reservation: None,
-            slo: None,
-        }
+        TenantConfig::with(host, ShareConfig::EQUAL)
+    }
+
+    /// A host with these promises.
+    pub fn with(host: &str, share: ShareConfig) -> TenantConfig {
+        TenantConfig { host: host.to_owned(), address: None, share }
+    }
+
+    /// The values of its fields that are set, for people.
+    pub(crate) fn shown(&self) -> String {
+        let address = self.address.map(|address| format!(", address {address}"));
+        self.share.shown() + &address.unwrap_or_default()
+    }
+}
+
+impl ShareConfig {
+    /// An equal share, without limits.
+    pub const EQUAL: ShareConfig =
+        ShareConfig { weight: 1, limit_iops: None, limit_rate: None, reservation: None, slo: None };
+
+    /// The same for a scheduler, in real time.
+    pub(crate) fn to_share(&self) -> Share {
+        let ShareConfig { weight, limit_iops, limit_rate, reservation, slo } = *self;
+        Share { weight, limit_iops, limit_rate, reservation, slo, ..Share::EQUAL }
     }
 
     /// The values of its fields that are set, for people.
@@ -51,7 +90,6 @@ impl TenantConfig {
             .filter(|row| row.written(self).is_some())
             .map(|row| format!("{} {}", row.name, row.shown(self)))
             .collect();
-        shown.extend(self.address.map(|address| format!("address {address}")));
         if let Some(Slo { iops, read_percent, percentile, latency }) = self.slo {
             shown.push(format!(
                 "{percentile} of latency below {latency} at up to {iops} IOPS with {read_percent} % reads"
@@ -63,6 +101,12 @@ impl TenantConfig {
     /// The problems of its numbers, for the field of that name.
     pub(super) fn problems(&self, field: impl Fn(&str) -> String) -> Vec<Problem> {
         let mut problems = schema::problems(FIELDS, self, &field);
+        if let (Some(reservation), Some(limit)) = (self.reservation, self.limit_rate)
+            && reservation > limit
+        {
+            let what = format!("{reservation} are promised to a tenant that is limited to {limit}");
+            problems.push(Problem::new(field("reservation"), what, "lower it, or raise limit_rate"));
+        }
         if let Some(slo) = &self.slo {
             problems.extend(schema::problems(SLO_FIELDS, slo, |name| field(&format!("slo.{name}"))));
             if slo.latency == Nanos::ZERO {
@@ -74,31 +118,31 @@ impl TenantConfig {
     }
 }
 
-/// The numeric fields of a `[[tenant]]`, in the order of the reference.
-pub const FIELDS: &[Field<TenantConfig>] = &[
-    field!(TenantConfig, weight, "relative share of each SSD; 1 is the common one").least(
+/// The numeric fields of a tenant, in the order of the reference.
+pub const FIELDS: &[Field<ShareConfig>] = &[
+    field!(ShareConfig, weight, "relative share of each SSD; 1 is the common one").least(
         1,
         "zero would get nothing",
         "write 1 or more",
     ),
-    field!(TenantConfig, limit_iops, "maximum IOs per second on each SSD").absent("no limit").least(
+    field!(ShareConfig, limit_iops, "maximum IOs per second on each SSD").absent("no limit").least(
         1,
         "zero would get nothing",
         "write 1 or more",
     ),
-    field!(TenantConfig, limit_rate, "maximum rate on each SSD").absent("no limit").least(
+    field!(ShareConfig, limit_rate, "maximum rate on each SSD").absent("no limit").least(
         1,
         "zero would get nothing",
         "write a rate above zero",
     ),
-    field!(TenantConfig, reservation, "minimum cost-weighted rate on each SSD").absent("none").most(
+    field!(ShareConfig, reservation, "minimum cost-weighted rate on each SSD").absent("none").most(
         DeviceConstants::RATE_MAX.0,
         "{} is more than any SSD has",
         "write at most 1T",
     ),
 ];
 
-/// The numeric fields of a `[tenant.slo]`, except the latency, which has the percentile in its name.
+/// The numeric fields of a tenant's `slo`, except the latency, which has the percentile in its name.
 pub const SLO_FIELDS: &[Field<Slo>] = &[
     field!(Slo, iops, "IOs per second up to which the latency is promised").least(
         1,
@@ -112,6 +156,14 @@ pub const SLO_FIELDS: &[Field<Slo>] = &[
     ),
 ];
 
+/// The names of the fields of a share that differ from an equal one; `weight` if none does.
+pub(super) fn names_of(share: &ShareConfig) -> Vec<&'static str> {
+    let rows = FIELDS.iter().filter(|row| row.differs(share, &ShareConfig::EQUAL));
+    let mut names: Vec<&str> = rows.map(|row| row.name).collect();
+    names.extend(share.slo.is_some().then_some("slo"));
+    if names.is_empty() { vec!["weight"] } else { names }
+}
+
 /// The name of the field that has the latency of an objective.
 pub(super) fn bound_name(percentile: Percentile) -> &'static str {
     match percentile {
@@ -122,13 +174,25 @@ pub(super) fn bound_name(percentile: Percentile) -> &'static str {
 
 /// Reads one `[[tenant]]`.
 pub(super) fn read(table: &mut Fields<'_, '_>, findings: &mut Findings) -> TenantConfig {
-    let mut tenant = TenantConfig::equal(&required(table, findings, "host", "the NQN of a host"));
-    tenant.address = table.take(findings, "address", "an IP address such as \"10.0.0.7\"", |value| {
+    let host = required(table, findings, "host", "the NQN of a host");
+    let address = table.take(findings, "address", "an IP address such as \"10.0.0.7\"", |value| {
         value.as_str()?.parse().ok()
     });
-    schema::read(FIELDS, table, findings, &mut tenant);
-    tenant.slo = table.table(findings, "slo").map(|table| read_slo(table, findings));
-    tenant
+    TenantConfig { host, address, share: read_share(table, findings) }
+}
+
+/// Reads the promises in the table of a namespace, if there are any.
+pub(super) fn read_of_namespace(table: &mut Fields<'_, '_>, findings: &mut Findings) -> Option<ShareConfig> {
+    let has_any = FIELDS.iter().any(|row| table.has(row.name)) || table.has("slo");
+    let share = read_share(table, findings);
+    has_any.then_some(share)
+}
+
+fn read_share(table: &mut Fields<'_, '_>, findings: &mut Findings) -> ShareConfig {
+    let mut share = ShareConfig::EQUAL;
+    schema::read(FIELDS, table, findings, &mut share);
+    share.slo = table.table(findings, "slo").map(|table| read_slo(table, findings));
+    share
 }
 
 fn read_slo(mut table: Fields<'_, '_>, findings: &mut Findings) -> Slo {

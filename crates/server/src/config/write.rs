@@ -269,6 +269,7 @@ fn subsystem(subsystem: &SubsystemConfig) -> Table {
     if !security.0.is_empty() {
         entries.put("security", security.0);
     }
+    entries.put("tenant", word(&tenant::KINDS, &subsystem.tenant));
     entries.put("namespace", subsystem.namespaces.iter().map(namespace).collect::<Vec<_>>());
     entries.0
 }
@@ -286,6 +287,8 @@ fn namespace(namespace: &NamespaceConfig) -> Table {
     entries.put("read_only", namespace.read_only);
     entries.put("wipe_on_remove", namespace.wipe_on_remove);
     entries.put_if("group", namespace.group.clone());
+    entries.put_if("tenant", namespace.tenant.map(|kind| word(&tenant::KINDS, &kind)));
+    entries.0.extend(namespace.share.iter().flat_map(share));
     entries.0
 }
 
@@ -318,8 +321,13 @@ fn tenant(tenant: &TenantConfig) -> Table {
     let mut entries = Entries::default();
     entries.put("host", tenant.host.clone());
     entries.put_if("address", tenant.address.map(|address| address.to_string()));
-    entries.0.extend(Entries::of(tenant::FIELDS, tenant).0);
-    if let Some(slo) = &tenant.slo {
+    entries.0.extend(share(&tenant.share));
+    entries.0
+}
+
+fn share(share: &ShareConfig) -> Table {
+    let mut entries = Entries::of(tenant::FIELDS, share);
+    if let Some(slo) = &share.slo {
         let mut objective = Entries::of(tenant::SLO_FIELDS, slo);
         objective.put(tenant::bound_name(slo.percentile), text::span(slo.latency));
         entries.put("slo", objective.0);

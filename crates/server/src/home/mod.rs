@@ -11,6 +11,7 @@ use crate::device::Usage;
 use nvme::subsystem::{ConfigError, Subsystem};
 use std::collections::HashMap;
 use std::sync::Arc;
+use units::TenantId;
 
 /// A subsystem at home in a pipeline.
 pub(crate) struct Home {
@@ -20,9 +21,29 @@ pub(crate) struct Home {
     pub(crate) placements: Vec<Option<Placement>>,
     /// The counter of allocated storage of each namespace that may be sparse.
     pub(crate) usages: HashMap<u32, Arc<Usage>>,
+    /// The namespaces that are tenants.
+    tenants: HashMap<u32, TenantId>,
 }
 
 impl Home {
+    /// A subsystem whose namespaces lie nowhere yet, and are no tenants.
+    pub(crate) fn new(subsystem: Subsystem) -> Home {
+        Home { subsystem, placements: Vec::new(), usages: HashMap::new(), tenants: HashMap::new() }
+    }
+
+    /// The tenant that a namespace is, if it is one.
+    pub(crate) fn tenant_of(&self, nsid: u32) -> Option<TenantId> {
+        self.tenants.get(&nsid).copied()
+    }
+
+    /// A namespace is that tenant from now on, or none.
+    pub(crate) fn set_tenant(&mut self, nsid: u32, tenant: Option<TenantId>) {
+        match tenant {
+            Some(tenant) => drop(self.tenants.insert(nsid, tenant)),
+            None => drop(self.tenants.remove(&nsid)),
+        }
+    }
+
     /// Where a namespace lies that a command was just checked against.
     #[inline]
     pub(crate) fn placement(&self, nsid: u32) -> Placement {
@@ -49,6 +70,7 @@ impl Home {
     pub(crate) fn displace(&mut self, nsid: u32) {
         self.placements[nsid as usize] = None;
         self.usages.remove(&nsid);
+        self.tenants.remove(&nsid);
     }
 
     /// Passes a new number of blocks of a namespace to the counter of its storage.

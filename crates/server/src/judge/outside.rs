@@ -11,12 +11,13 @@
 //! Elsewhere: rules between the fields are `config`'s `check`.
 
 use crate::config::{
-    AllowedHosts, Backing, Config, DeviceConfig, DeviceKind, EmulatedConfig, Overcommit, Problem,
-    TenantConfig,
+    Backing, Config, DeviceConfig, DeviceKind, EmulatedConfig, NamespaceConfig, Overcommit, Problem,
+    ShareConfig, TenantKind,
 };
 use crate::device::{self, Identity};
 use crate::policy::{self, PolicyError};
 use crate::proof::KeyRing;
+use crate::tenants::TenantName;
 use reactor::Clock;
 use sched::{DeviceConstants, Percentile, Scheduler};
 use std::path::PathBuf;
@@ -100,21 +101,22 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
             let policy = scheduler.policy.name;
             warnings.push(format!("device {name:?}: {policy} does not read calibration {}", file.display()));
         }
-        let reserving = config.tenants.iter().filter(|tenant| tenant.reservation.is_some()).count();
+        let promised = promised_on(config, device);
+        let reserving = promised.iter().filter(|it| it.share.reservation.is_some()).count();
         if reserving > 0 && !scheduler.policy.keeps_reservations {
             let policy = scheduler.policy.name;
             warnings.push(format!(
                 "device {name:?}: {policy} keeps no reservations, and {reserving} are written"
             ));
         }
-        for tenant in config.tenants.iter().filter(|tenant| tenant.slo.is_some()) {
-            let (policy, host) = (scheduler.policy.name, &tenant.host);
-            let percentile = tenant.slo.map(|slo| slo.percentile);
+        for (tenant, slo) in promised.iter().filter_map(|it| Some((&it.tenant, it.share.slo?))) {
+            let policy = scheduler.policy.name;
             if !scheduler.policy.keeps_objectives {
-                warnings.push(format!("device {name:?}: {policy} keeps to no objective, and {host} has one"));
-            } else if scheduler.policy == Scheduler::REFLEX && percentile != Some(Percentile::P95) {
+                warnings
+                    .push(format!("device {name:?}: {policy} keeps to no objective, and {tenant} has one"));
+            } else if scheduler.policy == Scheduler::REFLEX && slo.percentile != Percentile::P95 {
                 warnings.push(format!(
-                    "device {name:?}: {policy} keeps to no objective but latency_p95, and {host} has another"
+                    "device {name:?}: {policy} keeps to no objective but latency_p95, and {tenant} has another"
                 ));
             }
         }
@@ -210,35 +212,63 @@ fn scheduler(field: impl Fn(&str) -> String, device: &DeviceConfig) -> Option<Pr
     }
 }
 
-/// The promises to the hosts of a device do not exceed what its scheduler can give.
+/// Promises that may count on a device.
+struct Promised<'c> {
+    /// The table that has them.
+    field: String,
+    tenant: TenantName,
+    share: &'c ShareConfig,
+}
+
+fn promised_on<'c>(config: &'c Config, device: &DeviceConfig) -> Vec<Promised<'c>> {
+    let of_hosts = config.tenants.iter().enumerate().map(|(index, tenant)| Promised {
+        field: format!("tenant[{index}]"),
+        tenant: TenantName::Host(tenant.host.as_str().into()),
+        share: &tenant.share,
+    });
+    let of_namespaces = config.namespace_tenants().filter(|it| it.namespace.device == device.name);
+    let of_namespaces = of_namespaces.filter_map(|it| {
+        let [index, place] = it.places;
+        Some(Promised {
+            field: format!("subsystem[{index}].namespace[{place}]"),
+            tenant: TenantName::of_namespace(&it.subsystem.nqn, it.namespace.nsid),
+            share: it.namespace.share.as_ref()?,
+        })
+    });
+    of_hosts.chain(of_namespaces).collect()
+}
+
+/// The promises to the tenants of a device do not exceed what its scheduler can give.
 fn promises(config: &Config) -> Vec<Problem> {
     let mut problems = Vec::new();
     for device in &config.devices {
         let Some(most) = policy::rate_max(device) else { continue };
-        let may_use = |host: &String| {
-            let on_device = config.subsystems.iter().filter(|subsystem| {
-                subsystem.namespaces.iter().any(|namespace| namespace.device == device.name)
-            });
-            on_device.into_iter().any(|subsystem| match &subsystem.hosts {
-                AllowedHosts::Any => true,
-                AllowedHosts::Only(hosts) => hosts.contains(host),
+        // A host that counts as itself on this device.
+        let may_use = |host: &str| {
+            config.subsystems.iter().any(|subsystem| {
+                let is_here = |namespace: &NamespaceConfig| {
+                    namespace.device == device.name && subsystem.tenant_of(namespace) == TenantKind::Host
+                };
+                subsystem.hosts.allows(host) && subsystem.namespaces.iter().any(is_here)
             })
         };
         // `bounds` reports one that is more than any device can do.
         let is_sane = |rate: &ByteRate| *rate <= DeviceConstants::RATE_MAX;
-        let promised = |tenant: &TenantConfig| {
-            tenant.reservation.filter(|rate| is_sane(rate) && may_use(&tenant.host)).map(|rate| rate.0)
-        };
-        let all = config.tenants.iter().filter_map(promised).fold(0u64, u64::saturating_add);
-        let largest = config.tenants.iter().enumerate().max_by_key(|(_, tenant)| promised(tenant));
-        if let Some((index, _)) = largest.filter(|_| all > most.0) {
+        let promised: Vec<(String, u64)> = promised_on(config, device)
+            .into_iter()
+            .filter(|it| it.tenant.host().is_none_or(may_use))
+            .filter_map(|it| Some((it.field, it.share.reservation.filter(is_sane)?.0)))
+            .collect();
+        let all = promised.iter().fold(0u64, |sum, (_, rate)| sum.saturating_add(*rate));
+        let largest = promised.iter().max_by_key(|(_, rate)| *rate);
+        if let Some((field, _)) = largest.filter(|_| all > most.0) {
             let what = format!(
                 "the reservations on device {:?} come to {}, and its scheduler gives out at most {most}",
                 device.name,
                 ByteRate(all)
             );
             let advice = "lower them, or raise rate_max in [device.scheduler] if the device can do more";
-            problems.push(Problem::new(format!("tenant[{index}].reservation"), what, advice));
+            problems.push(Problem::new(format!("{field}.reservation"), what, advice));
         }
     }
     problems

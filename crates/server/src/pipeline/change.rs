@@ -8,6 +8,7 @@
 
 use super::Pipeline;
 use super::closing::Ending;
+use super::fence::Waiting;
 use super::message::ToPipeline;
 use super::wipe::Wiped;
 use crate::config::{Access, Limits};
@@ -19,6 +20,7 @@ use crate::memory::Memory;
 use crate::proof::KeyRing;
 use crate::replies::ReplyRate;
 use crate::switch::ByteRange;
+use crate::tenants::Leave;
 use nvme::spec::Status;
 use nvme::subsystem::{HostAccess, NamespaceInfo, SavedReservations};
 use sched::{Policy, Share};
@@ -99,6 +101,19 @@ pub(crate) enum Change {
         usage: Option<Arc<Usage>>,
         /// Reservations that were stored of it.
         saved: Option<SavedReservations>,
+        /// The tenant that it is, if it is one.
+        tenant: Option<TenantId>,
+    },
+    /// A namespace is another tenant from now on. IOs that are under way end under the tenant that they began under.
+    NamespaceTenant {
+        /// The subsystem's slot.
+        slot: usize,
+        /// Its number.
+        nsid: u32,
+        /// The tenant that it is; `None`: its hosts are the tenants.
+        tenant: Option<TenantId>,
+        /// Dropped when the last IO that counted for the former tenant has ended.
+        former: Option<Leave>,
     },
     /// A namespace goes.
     NamespaceRemoved {
@@ -157,8 +172,8 @@ impl Pipeline {
     /// Sets the promises to a tenant, within the limits of the scheduler.
     pub(super) fn promise(&mut self, now: Instant, tenant: TenantId, share: Share) {
         let answer = self.commands.switch.set_share(now, tenant, share);
-        let host = self.tenants.host(tenant);
-        self.objectives.on_share(&self.name, tenant, host, answer, share.slo.is_some());
+        let name = self.tenants.name(tenant);
+        self.objectives.on_share(&self.name, (tenant, &name), answer, share.slo.is_some());
     }
 
     /// Carries out a change.
@@ -170,8 +185,8 @@ impl Pipeline {
             Change::Policy(policy) => {
                 self.learning.keep(self.commands.switch.policy());
                 for (tenant, answer) in self.commands.switch.replace_policy(now, policy) {
-                    let host = self.tenants.host(tenant);
-                    self.objectives.on_share(&self.name, tenant, host, answer, true);
+                    let name = self.tenants.name(tenant);
+                    self.objectives.on_share(&self.name, (tenant, &name), answer, true);
                 }
             }
             Change::Limits { limits, memory } => {
@@ -196,18 +211,29 @@ impl Pipeline {
                     home.subsystem.set_hosts(hosts);
                 }
             }
-            Change::NamespaceAdded { slot, nsid, info, placement, usage, saved } => {
+            Change::NamespaceAdded { slot, nsid, info, placement, usage, saved, tenant } => {
                 let Some(home) = self.commands.homes.get_mut(slot) else { return };
                 if let Err(error) = home.subsystem.add_namespace(nsid, info) {
                     return error!(nsid, %error, "the namespace cannot be added");
                 }
                 home.place(nsid, placement, usage);
+                home.set_tenant(nsid, tenant);
                 let restored = saved.map(|saved| home.subsystem.restore_reservations(nsid, saved));
                 if let Some(Err(error)) = restored {
                     // They were read before, by the same rules: a bug of ours. Serving no host is safer than serving a wrong one.
                     error!(nsid, %error, "its reservations cannot be restored: the namespace is not served");
                     drop(home.subsystem.remove_namespace(nsid));
                     home.displace(nsid);
+                }
+                self.commands.sessions.set_tenant(slot, nsid, tenant);
+            }
+            Change::NamespaceTenant { slot, nsid, tenant, former } => {
+                let Some(home) = self.commands.homes.get_mut(slot) else { return };
+                home.set_tenant(nsid, tenant);
+                self.commands.sessions.set_tenant(slot, nsid, tenant);
+                if let Some(former) = former {
+                    let lanes = self.commands.sessions.lanes_of(slot, Some(nsid));
+                    self.commands.answer_after(now, Waiting::Number(former), &lanes, None);
                 }
             }
             Change::NamespaceRemoved { slot, nsid, done } => {
@@ -219,7 +245,12 @@ impl Pipeline {
                 }
                 home.displace(nsid);
                 let lanes = self.commands.sessions.lanes_of(slot, Some(nsid));
-                self.commands.answer_after(now, done, &lanes, Some(Status::INVALID_NAMESPACE));
+                self.commands.answer_after(
+                    now,
+                    Waiting::Owner(done),
+                    &lanes,
+                    Some(Status::INVALID_NAMESPACE),
+                );
             }
             Change::NamespaceResized { slot, nsid, blocks, done } => {
                 let Some(home) = self.commands.homes.get_mut(slot) else { return };
@@ -228,7 +259,7 @@ impl Pipeline {
                 }
                 home.resize_usage(nsid, blocks);
                 let lanes = self.commands.sessions.lanes_of(slot, Some(nsid));
-                self.commands.answer_after(now, done, &lanes, None);
+                self.commands.answer_after(now, Waiting::Owner(done), &lanes, None);
             }
             Change::NamespaceProtected { slot, nsid, read_only } => {
                 let Some(home) = self.commands.homes.get_mut(slot) else { return };
@@ -270,6 +301,6 @@ impl Pipeline {
         }
         self.commands.homes.remove(slot);
         let left = self.commands.sessions.lanes_of(slot, None);
-        self.commands.answer_after(now, done, &left, None);
+        self.commands.answer_after(now, Waiting::Owner(done), &left, None);
     }
 }

@@ -243,9 +243,9 @@ impl Commands {
         first: Option<Box<FirstHalf>>,
     ) {
         let (priority, if_withdrawn) = (priority_of(&command), Status::ABORT_REQUESTED);
-        let sessions = &mut self.sessions;
+        let (sessions, homes) = (&mut self.sessions, &self.homes);
         let io = self.switch.ios.insert_with(|io| {
-            let (tenant, lane, sequence) = sessions.begin_io(key, command.nsid, io);
+            let (tenant, lane, sequence) = sessions.begin_io(key, (command.nsid, homes), io);
             let work = work(&command);
             let host_io = HostIo {
                 session: key,

@@ -10,6 +10,7 @@
 use super::commands::Commands;
 use super::key_of;
 use crate::slab::{Key, Slab};
+use crate::tenants::Leave;
 use nvme::spec::{Cqe, Status};
 use nvme::subsystem::QueueKey;
 use std::sync::mpsc::Sender;
@@ -23,11 +24,13 @@ struct Fence {
 }
 
 /// The waiting party.
-enum Waiting {
+pub(super) enum Waiting {
     /// A host, for this completion.
     Host { session: Key, cqe: Cqe },
     /// Whoever changes the target.
     Owner(Sender<()>),
+    /// The number of a namespace that is no tenant any more.
+    Number(Leave),
 }
 
 /// All of them.
@@ -83,16 +86,16 @@ impl Commands {
         self.fence_is_up(fence);
     }
 
-    /// Notifies `done` when all IOs in these lanes have ended, each a connection and a namespace. With a status, those that have not
+    /// Notifies `waiting` when all IOs in these lanes have ended, each a connection and a namespace. With a status, those that have not
     /// reached a device end at once, with it.
     pub(super) fn answer_after(
         &mut self,
         now: Instant,
-        done: Sender<()>,
+        waiting: Waiting,
         lanes: &[(Key, u32)],
         refusal: Option<Status>,
     ) {
-        let fence = self.fences.raise(Waiting::Owner(done));
+        let fence = self.fences.raise(waiting);
         for (session, nsid) in lanes {
             self.fence_lane(now, fence, *session, *nsid, refusal);
         }
@@ -135,6 +138,7 @@ impl Commands {
             Some(Waiting::Host { session, cqe }) => self.reply(session, cqe),
             // This fails only if the receiver has given up waiting.
             Some(Waiting::Owner(done)) => drop(done.send(())),
+            Some(Waiting::Number(leave)) => drop(leave),
             None => {}
         }
     }

@@ -5,7 +5,7 @@ use nvme::spec::Nqn;
 use nvme::subsystem::Output;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use units::{Instant, Nanos};
+use units::{Instant, Nanos, TenantId};
 
 /// See the module.
 #[derive(Default)]
@@ -22,6 +22,12 @@ impl Homes {
     #[inline]
     pub(super) fn get_mut(&mut self, slot: usize) -> Option<&mut Home> {
         self.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// The tenant that a namespace of the subsystem in a slot is, if it is one.
+    #[cold]
+    pub(super) fn tenant_of(&self, slot: usize, nsid: u32) -> Option<TenantId> {
+        self.slots.get(slot)?.as_ref()?.tenant_of(nsid)
     }
 
     /// A subsystem is at home here from now on.

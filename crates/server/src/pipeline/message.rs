@@ -8,6 +8,7 @@ use crate::proof::{Computed, Made, Names};
 use crate::quota::Charged;
 use crate::slab::Key;
 use crate::switch::{Failure, Work};
+use crate::tenants::TenantName;
 use crate::transport::Moving;
 use auth::psk::Kind;
 use nvme::spec::connect::ConnectData;
@@ -24,8 +25,10 @@ pub(crate) enum ToPipeline {
     Batch(Vec<ToPipeline>),
     /// Of a connection of a session here that another thread carries.
     Event(ConnectionEvent),
-    /// A tenant of that number may send IOs from now on.
+    /// A tenant of that number may have IOs from now on.
     Tenant(Announcement),
+    /// A namespace with that number is no tenant any more, and its IOs have ended.
+    TenantGone(TenantId),
     /// A connection that has asked for a queue of a subsystem at home here.
     Connection(Box<Handover>),
     /// An IO from another pipeline.
@@ -98,8 +101,8 @@ pub(crate) enum ToPipeline {
 pub(crate) struct Announcement {
     /// The number.
     pub(crate) id: TenantId,
-    /// The host's NQN.
-    pub(crate) host: Arc<str>,
+    /// The tenant.
+    pub(crate) name: TenantName,
     /// The promises to it.
     pub(crate) share: Share,
     /// Another tenant had the number before, and was removed.
@@ -198,6 +201,8 @@ pub(crate) enum ToAcceptor {
         /// The key, and the one by which the host has proved itself.
         made: Box<Made>,
     },
+    /// The last IO that counted for a namespace has ended, which is no tenant any more.
+    TenantLeft(TenantName),
     /// Something changes.
     Change(crate::acceptor::Change),
     /// Accept no more; close connections that were not handed over.

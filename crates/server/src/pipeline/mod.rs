@@ -105,7 +105,7 @@ use std::sync::mpsc::Sender;
 use tenants::Tenants;
 use tracing::debug;
 use turn::Turns;
-use units::Instant;
+use units::{Instant, TenantId};
 use wipe::Wipes;
 use wires::Wires;
 
@@ -246,6 +246,15 @@ impl Pipeline {
         let (id, share) = (announcement.id, announcement.share);
         self.tenants.announce(announcement, &self.limits, &self.publishing.board);
         self.promise(now, id, share);
+    }
+
+    /// A namespace is no tenant any more.
+    fn on_tenant_gone(&mut self, now: Instant, id: TenantId) {
+        if self.tenants.remove(id, &self.publishing.board) {
+            self.commands.switch.forget(now, id);
+            self.objectives.forget(id);
+            self.publishing.has_happened = true;
+        }
     }
 
     fn report(&self, report: Report) {

@@ -29,8 +29,7 @@ impl ObjectiveWatch {
     pub(super) fn on_share(
         &mut self,
         device: &str,
-        tenant: TenantId,
-        host: &str,
+        (tenant, name): (TenantId, &str),
         answer: Result<Admitted, Refused>,
         has: bool,
     ) {
@@ -38,64 +37,69 @@ impl ObjectiveWatch {
         match answer {
             Err(refused) => {
                 self.said.insert(tenant, ObjectiveState::Refused(refused));
-                warn!(%device, tenant = tenant.0, %host, %refused, "the tenant's objective cannot be kept; it is served without one");
+                warn!(%device, tenant = tenant.0, %name, %refused, "the tenant's objective cannot be kept; it is served without one");
             }
             Ok(Admitted::Tried) => {
                 self.said.insert(tenant, ObjectiveState::Unknown);
-                info!(%device, tenant = tenant.0, %host, "too little is known of the device to promise the tenant's objective; it is tried");
+                info!(%device, tenant = tenant.0, %name, "too little is known of the device to promise the tenant's objective; it is tried");
             }
             Ok(Admitted::Promised) if has => {
-                info!(%device, tenant = tenant.0, %host, "the tenant's objective is promised")
+                info!(%device, tenant = tenant.0, %name, "the tenant's objective is promised")
             }
             Ok(Admitted::Promised) => {}
         }
     }
 
+    /// A tenant is gone.
+    pub(super) fn forget(&mut self, tenant: TenantId) {
+        self.said.remove(&tenant);
+    }
+
     /// Logs changes, if it is time.
     #[inline]
-    pub(super) fn look<'h>(
+    pub(super) fn look(
         &mut self,
         now: Instant,
         device: &str,
         switch: &Switch<Origin>,
-        host_of: impl Fn(TenantId) -> &'h str,
+        name_of: impl Fn(TenantId) -> String,
     ) {
         if now >= self.next {
             self.next = now + INTERVAL;
-            self.look_now(device, switch, host_of);
+            self.look_now(device, switch, name_of);
         }
     }
 
     #[cold]
-    fn look_now<'h>(&mut self, device: &str, switch: &Switch<Origin>, host_of: impl Fn(TenantId) -> &'h str) {
+    fn look_now(&mut self, device: &str, switch: &Switch<Origin>, name_of: impl Fn(TenantId) -> String) {
         for tenant in switch.objectives() {
             let view = switch.policy().tenant_view(tenant).and_then(|view| view.objective);
             let Some(view) = view else { continue };
             if self.said.insert(tenant, view.state) != Some(view.state) {
-                say(device, tenant, host_of(tenant), &view);
+                say(device, tenant, &name_of(tenant), &view);
             }
         }
     }
 }
 
-fn say(device: &str, tenant: TenantId, host: &str, view: &ObjectiveView) {
+fn say(device: &str, tenant: TenantId, name: &str, view: &ObjectiveView) {
     let tenant = tenant.0;
     let latency = view.latency.map_or_else(|| "unknown".to_owned(), |latency| latency.to_string());
     let [readers, writers] = view.left_to_others;
     let (ios, late) = (view.ios, view.late);
     match view.state {
-        ObjectiveState::Unknown => info!(%device, tenant, %host, "the tenant's objective is tried"),
+        ObjectiveState::Unknown => info!(%device, tenant, %name, "the tenant's objective is tried"),
         ObjectiveState::Kept => {
-            info!(%device, tenant, %host, %latency, readers, writers, "latency objective met; shares of the device, in percent, are left to readers and writers without one");
+            info!(%device, tenant, %name, %latency, readers, writers, "latency objective met; shares of the device, in percent, are left to readers and writers without one");
         }
         ObjectiveState::Missed => {
-            warn!(%device, tenant, %host, %latency, ios, late, "the tenant's objective was missed in the last seconds; others are held back further");
+            warn!(%device, tenant, %name, %latency, ios, late, "the tenant's objective was missed in the last seconds; others are held back further");
         }
         ObjectiveState::Lost => {
-            warn!(%device, tenant, %host, %latency, ios, late, "the tenant's objective cannot be kept, with others held back as far as they may be; they are not held back any more, and it is tried again later");
+            warn!(%device, tenant, %name, %latency, ios, late, "the tenant's objective cannot be kept, with others held back as far as they may be; they are not held back any more, and it is tried again later");
         }
         ObjectiveState::Refused(refused) => {
-            warn!(%device, tenant, %host, %refused, "the tenant's objective cannot be kept; it is served without one");
+            warn!(%device, tenant, %name, %refused, "the tenant's objective cannot be kept; it is served without one");
         }
     }
 }

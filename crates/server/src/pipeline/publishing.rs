@@ -87,8 +87,11 @@ impl Publishing {
         let (mut connections, mut starved) = (0, Vec::new());
         for session in sessions.iter() {
             connections += u64::from(!session.wire.is_gone());
-            if session.has_waiting() && !starved.contains(&session.tenant) && starved.len() < STARVED_MAX {
-                starved.push(session.tenant);
+            for io in sessions.waiting_reads(session, STARVED_MAX) {
+                let tenant = switch.ios.get(io).expect("a waiting IO has not ended").tenant();
+                if !starved.contains(&tenant) && starved.len() < STARVED_MAX {
+                    starved.push(tenant);
+                }
             }
         }
         self.board.connections.set(connections);

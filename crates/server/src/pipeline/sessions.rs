@@ -15,6 +15,7 @@
 //! Elsewhere: the start of a session is `handover`, its end `closing`; the waiting for a lane is `fence`.
 
 use super::admission::Admission;
+use super::homes::Homes;
 use super::reads::ReadPermits;
 use super::wires::Wire;
 use crate::account::{Account, ConnectionAccount, Permit};
@@ -44,6 +45,7 @@ pub(super) struct Session {
     pub(super) since: Instant,
     /// The subsystem's slot.
     pub(super) subsystem: usize,
+    /// The tenant of its host. IOs in a namespace that is a tenant itself do not count for it (`Lane::tenant`).
     pub(super) tenant: TenantId,
     pub(super) admission: Admission,
     /// The controller of this queue.
@@ -126,14 +128,21 @@ impl Session {
 }
 
 /// The IOs of a connection in one namespace.
-#[derive(Default)]
 struct Lane {
+    /// The tenant of IOs that start now.
+    tenant: TenantId,
     /// Those that have not ended.
     ios: List,
     /// Fences with the moment up to which they wait, earliest first. A moment is a number of IOs started.
     fences: VecDeque<(u64, Key)>,
     /// IOs that started before this moment were taken back unless they had reached a device.
     refused_before: u64,
+}
+
+impl Lane {
+    fn new(tenant: TenantId) -> Lane {
+        Lane { tenant, ios: List::default(), fences: VecDeque::new(), refused_before: 0 }
+    }
 }
 
 /// All lanes of a connection: one for each namespace that it has used. A lane keeps its place.
@@ -158,13 +167,13 @@ impl Lanes {
         &mut self.lanes[place].1
     }
 
-    /// The place of a namespace's lane, which is made if there is none.
+    /// The place of a namespace's lane, which is made for `tenant` if there is none.
     #[inline]
-    fn place_of(&mut self, nsid: u32) -> usize {
+    fn place_of(&mut self, nsid: u32, tenant: impl FnOnce() -> TenantId) -> usize {
         if self.lanes.get(self.latest).is_none_or(|(latest, _)| *latest != nsid) {
             self.latest = self.find(nsid).unwrap_or_else(|index| {
                 self.sorted.insert(index, self.lanes.len() as u32);
-                self.lanes.push((nsid, Lane::default()));
+                self.lanes.push((nsid, Lane::new(tenant())));
                 self.lanes.len() - 1
             });
         }
@@ -280,15 +289,39 @@ impl Sessions {
         Some(session)
     }
 
-    /// Starts an IO of a session in a namespace. Returns its tenant, the place of its lane, and the number of IOs started before it.
+    /// Starts an IO of a session in a namespace, which is a tenant itself if `homes` say so: that is asked at the first IO. Returns its tenant, the place of
+    /// its lane, and the number of IOs started before it.
     #[inline]
-    pub(super) fn begin_io(&mut self, key: Key, nsid: u32, io: Key) -> (TenantId, u32, u64) {
+    pub(super) fn begin_io(
+        &mut self,
+        key: Key,
+        (nsid, homes): (u32, &Homes),
+        io: Key,
+    ) -> (TenantId, u32, u64) {
         let session = self.table.get_mut(key).expect("its command has just come");
-        let (place, sequence) = (session.lanes.place_of(nsid), self.started);
+        let tenant = || homes.tenant_of(session.subsystem, nsid).unwrap_or(session.tenant);
+        let (place, sequence) = (session.lanes.place_of(nsid, tenant), self.started);
         self.started += 1;
         session.ios += 1;
-        self.lane_links.push(&mut session.lanes.at(place).ios, io);
-        (session.tenant, place as u32, sequence)
+        let lane = session.lanes.at(place);
+        self.lane_links.push(&mut lane.ios, io);
+        (lane.tenant, place as u32, sequence)
+    }
+
+    /// A namespace of a subsystem is that tenant from now on, or none: for IOs that start now.
+    pub(super) fn set_tenant(&mut self, subsystem: usize, nsid: u32, tenant: Option<TenantId>) {
+        let sessions = self.table.values_mut().filter(|session| session.subsystem == subsystem);
+        for session in sessions {
+            let of_host = session.tenant;
+            if let Some(lane) = session.lanes.get(nsid) {
+                lane.tenant = tenant.unwrap_or(of_host);
+            }
+        }
+    }
+
+    /// The longest waiting reads of a session, at most `count`.
+    pub(super) fn waiting_reads(&self, session: &Session, count: usize) -> impl Iterator<Item = Key> {
+        self.waiting_links.iter(&session.waiting).take(count)
     }
 
     /// Ends an IO of a session. Returns the session, and whether fences wait in its lane.

@@ -1,6 +1,9 @@
 //! The tenants of this thread: limits for their memory, and the records of their IOs.
 //!
-//! Elsewhere: `crate::tenants` maps hosts to tenants, the rules for memory are `account`.
+//! Memory is held for hosts: what a connection sends or is sent lies in buffers of its thread, whatever namespaces its IOs are in, so the accounts
+//! are those of hosts and addresses also where a namespace is the tenant. A host with two namespaces on one connection has the memory of one host for both.
+//!
+//! Elsewhere: `crate::tenants` numbers hosts and namespaces, the rules for memory are `account`.
 
 use super::Origin;
 use super::message::Announcement;
@@ -20,8 +23,8 @@ use units::{Bytes, Instant, TenantId};
 
 struct Tenant {
     record: Arc<Record>,
-    /// The account of all its connections on this thread.
-    account: Arc<HostAccount>,
+    /// Of a host: the account of all its connections on this thread.
+    account: Option<Arc<HostAccount>>,
     /// Why it waits, as of the last looks.
     reasons: Reasons,
 }
@@ -41,22 +44,30 @@ impl Tenants {
         Tenants { known: Vec::new(), accounts: Accounts::new(memory.supplies(limits)), memory }
     }
 
-    /// A tenant may have connections from now on.
+    /// A tenant may have IOs from now on.
     pub(super) fn announce(&mut self, announcement: Announcement, limits: &Limits, board: &Board) {
-        let Announcement { id, host, .. } = announcement;
+        let Announcement { id, name, .. } = announcement;
         if self.known.len() <= id.index() {
             self.known.resize_with(id.index() + 1, || None);
         }
-        let account = HostAccount::new(self.memory.of_host(limits));
-        let tenant = Tenant { record: board.enter(host), account, reasons: Reasons::default() };
+        let account = name.host().map(|_| HostAccount::new(self.memory.of_host(limits)));
+        let tenant = Tenant { record: board.enter(name), account, reasons: Reasons::default() };
         if let Some(former) = self.known[id.index()].replace(tenant) {
             board.retire(&former.record);
         }
     }
 
-    /// The NQN of a tenant's host; empty for an unknown tenant.
-    pub(super) fn host(&self, tenant: TenantId) -> &str {
-        self.known.get(tenant.index()).and_then(Option::as_ref).map_or("", |tenant| &*tenant.record.host)
+    /// A tenant has no IOs any more, and no connections. Returns whether it was known.
+    pub(super) fn remove(&mut self, tenant: TenantId, board: &Board) -> bool {
+        let Some(tenant) = self.known.get_mut(tenant.index()).and_then(Option::take) else { return false };
+        board.retire(&tenant.record);
+        true
+    }
+
+    /// The name of a tenant; empty for an unknown one.
+    pub(super) fn name(&self, tenant: TenantId) -> String {
+        let known = self.known.get(tenant.index()).and_then(Option::as_ref);
+        known.map_or_else(String::new, |tenant| tenant.record.name.to_string())
     }
 
     /// The account of a new connection, with `limit`.
@@ -69,15 +80,17 @@ impl Tenants {
     ) -> Arc<ConnectionAccount> {
         let payer = self.accounts.payer(Some(host), peer.ip());
         let known = self.known.get(tenant.index()).and_then(Option::as_ref);
-        let known = known.expect("a tenant is announced before its connections");
-        ConnectionAccount::new(limit, Arc::clone(&known.account), payer)
+        let known = known.and_then(|tenant| tenant.account.as_ref());
+        let account = known.expect("a host is announced before its connections");
+        ConnectionAccount::new(limit, Arc::clone(account), payer)
     }
 
     /// Other bounds, other memory.
     pub(super) fn set_memory(&mut self, memory: Memory, limits: &Limits) {
         self.memory = memory;
         let of_host = memory.of_host(limits);
-        self.known.iter().flatten().for_each(|tenant| tenant.account.set_limit(of_host));
+        let accounts = self.known.iter().flatten().filter_map(|tenant| tenant.account.as_ref());
+        accounts.for_each(|account| account.set_limit(of_host));
         self.accounts.set_supplies(memory.supplies(limits));
     }
 
@@ -122,10 +135,10 @@ impl Tenants {
             Origin::Local(io) => Some((io.command.nsid, io.command.lba.0)),
             _ => None,
         };
-        let (host, total) = (Arc::clone(&tenant.record.host), memory + in_switch);
+        let (tenant, total) = (tenant.record.name.clone(), memory + in_switch);
         board.slow.offer(SlowIo {
             ended: now,
-            host,
+            tenant,
             kind,
             length,
             place,

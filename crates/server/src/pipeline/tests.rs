@@ -3,6 +3,7 @@
 //! Nothing is submitted here, so all that begins stays queued.
 
 use super::admission::Admission;
+use super::fence::Waiting;
 use super::message::{Announcement, RemoteIo};
 use super::sessions::Session;
 use super::*;
@@ -15,6 +16,7 @@ use crate::quota::Charged;
 use crate::slab::steps;
 use crate::stats::TenantDetail;
 use crate::switch::{ByteRange, IoSlot, Work};
+use crate::tenants::TenantName;
 use nvme::spec::Cqe;
 use nvme::subsystem::{IoCommand, IoOp, PriorityClass};
 use reactor::Backend;
@@ -50,8 +52,12 @@ fn pipeline(policy: Box<dyn Policy>) -> Pipeline {
         beat,
     };
     let mut pipeline = Pipeline::new(parts);
-    let announcement =
-        Announcement { id: ALICE, host: "alice".into(), share: Share::EQUAL, is_reused: false };
+    let announcement = Announcement {
+        id: ALICE,
+        name: TenantName::Host("alice".into()),
+        share: Share::EQUAL,
+        is_reused: false,
+    };
     pipeline.on_tenant(Instant(1), announcement);
     pipeline
 }
@@ -172,11 +178,11 @@ fn a_fence_falls_when_the_last_io_that_came_before_it_has_ended() {
     let ios = [begin(&mut pipeline, victim, 1), begin(&mut pipeline, victim, 1)];
     ios.iter().for_each(|io| hang(&mut pipeline, *io));
     let (first, first_done) = channel();
-    pipeline.commands.answer_after(Instant(2), first, &[(victim, 1)], None);
+    pipeline.commands.answer_after(Instant(2), Waiting::Owner(first), &[(victim, 1)], None);
     let late = begin(&mut pipeline, victim, 1);
     hang(&mut pipeline, late);
     let (second, second_done) = channel();
-    pipeline.commands.answer_after(Instant(2), second, &[(victim, 1)], None);
+    pipeline.commands.answer_after(Instant(2), Waiting::Owner(second), &[(victim, 1)], None);
     let end = |pipeline: &mut Pipeline, io: Key| {
         let (work, credit) = (Work::Verify(RANGE), sched::Credit(1));
         let outcome = message::IoOutcome { result: Ok(()), read: None, work, credit, busy: 0 };

@@ -79,7 +79,7 @@ impl Pipeline {
                 self.on_event(now, event);
             }
             self.learning.look(now, self.commands.switch.policy());
-            self.objectives.look(now, &self.name, &self.commands.switch, |tenant| self.tenants.host(tenant));
+            self.objectives.look(now, &self.name, &self.commands.switch, |tenant| self.tenants.name(tenant));
             self.watch.check(now, &self.name, &mut self.commands.switch, self.limits.hang_after);
             now = self.serve(now);
             self.check_stalls(now);
@@ -193,6 +193,7 @@ impl Pipeline {
             }
             ToPipeline::Event(event) => commands.on_connection_event(now, event),
             ToPipeline::Tenant(announcement) => self.on_tenant(now, announcement),
+            ToPipeline::TenantGone(id) => self.on_tenant_gone(now, id),
             ToPipeline::Connection(handover) => self.on_handover(now, *handover),
             ToPipeline::Remote(io) => commands.port.on_remote_io(now, io, &mut commands.switch),
             ToPipeline::RemoteDone(done) => commands.on_remote_done(now, done),

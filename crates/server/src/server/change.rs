@@ -1,8 +1,10 @@
 //! The differences between two configurations, for programs and for people.
 
 use crate::config::{
-    AllowedHosts, Config, Listen, SchedulerConfig, SchedulerOverrides, SubsystemConfig, limits,
+    AllowedHosts, Config, Listen, NamespaceTenant, SchedulerConfig, SchedulerOverrides, SubsystemConfig,
+    limits,
 };
+use crate::tenants::TenantName;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::Hash;
@@ -43,7 +45,7 @@ pub enum Subject {
     Security,
     /// The keys of a host.
     Host,
-    /// The share of a host.
+    /// The share of a host, or of a namespace that is a tenant.
     Tenant,
 }
 
@@ -151,6 +153,19 @@ pub(super) fn changes(old: (&Config, &impl Resolved), new: (&Config, &impl Resol
             let (from, to) = (shown(from, old_values), shown(to, new_values));
             compare(Subject::Namespace, &format!("{nsid} of {nqn}"), from, to);
         }
+    }
+    let promised = |config: &Config| -> Vec<(String, String)> {
+        let named = |it: NamespaceTenant<'_>| {
+            let name = TenantName::of_namespace(&it.subsystem.nqn, it.namespace.nsid);
+            (name.to_string(), it.share().shown())
+        };
+        config.namespace_tenants().map(named).collect()
+    };
+    let (from, to) = (promised(old), promised(new));
+    let (mut before, mut now): (HashMap<_, _>, HashMap<_, _>) =
+        (from.iter().cloned().collect(), to.iter().cloned().collect());
+    for name in union(&from, &to, |(name, _)| name.clone()) {
+        compare(Subject::Tenant, &name, before.remove(&name), now.remove(&name));
     }
     for ((name, from), (_, to)) in old.security.shown().into_iter().zip(new.security.shown()) {
         compare(Subject::Security, name, Some(from), Some(to));

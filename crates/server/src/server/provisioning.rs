@@ -14,7 +14,7 @@ use super::topology::{Listening, Other, Served, Ssd, Topology};
 use crate::acceptor;
 use crate::assemble::{self, Devices, SubsystemError};
 use crate::config::{
-    Config, ConfigError, DeviceConfig, Listen, NamespaceConfig, Overcommit, SubsystemConfig, Transport,
+    self, Config, ConfigError, DeviceConfig, Listen, NamespaceConfig, Overcommit, SubsystemConfig, Transport,
 };
 use crate::connections::load::Load;
 use crate::connections::message::{self, ToConnections};
@@ -34,6 +34,7 @@ use crate::stats::ThreadBoard;
 use crate::stats::beat::Beat;
 use crate::stats::board::Board;
 use crate::switch::Switch;
+use crate::tenants::{NamespaceTenant, Numbered, TenantName};
 use nvme::subsystem::{DiscoveryRecord, HostAccess, NamespaceInfo};
 use reactor::Clock;
 use sched::Policy;
@@ -299,8 +300,13 @@ impl Provisioning {
         }
         topology.change_others(|| message::Change::Named(Arc::clone(&named)));
         topology.change_acceptor(acceptor::Change::Named(named));
-        topology.change_acceptor(acceptor::Change::Tenants(new.tenants.clone()));
-        for (slot, served, home) in self.subsystems.drain(..) {
+        let Numbered { mut tenants, left } = number(topology, new);
+        let mut take = |nqn: &str, nsid| tenants.remove(&TenantName::of_namespace(nqn, nsid));
+        for (slot, served, mut home) in self.subsystems.drain(..) {
+            let namespaces = new.subsystem(&served.nqn).map_or(&[][..], |subsystem| &subsystem.namespaces);
+            for nsid in namespaces.iter().map(|namespace| namespace.nsid) {
+                home.set_tenant(nsid, take(&served.nqn, nsid).map(|(id, _)| id));
+            }
             home.usages.values().for_each(|usage| topology.survey.watch(Arc::downgrade(usage)));
             topology.change_ssd(served.home, Change::SubsystemAdded { slot, home: Box::new(home) });
             put(&mut topology.subsystems, slot, served);
@@ -309,16 +315,27 @@ impl Provisioning {
             self.namespaces.drain(..)
         {
             let nsid = config.nsid;
+            let tenant = take(&nqn, nsid).map(|(id, _)| id);
             usage.iter().for_each(|usage| topology.survey.watch(Arc::downgrade(usage)));
             match topology.stored(&nqn, &config) {
                 Ok(saved) => {
-                    let change = Change::NamespaceAdded { slot, nsid, info, placement, usage, saved };
+                    let change = Change::NamespaceAdded { slot, nsid, info, placement, usage, saved, tenant };
                     topology.change_ssd(home, change);
                 }
                 // `prepare` could read it.
                 Err(error) => {
                     error!(nsid, subsystem = nqn, %error, "the namespace is not served: its stored reservations cannot be read")
                 }
+            }
+        }
+        let come = tenants.into_iter().filter(|(_, (_, is_new))| *is_new);
+        let come = come.map(|(name, (id, _))| (name, Some(id), None));
+        let left = left.into_iter().map(|leave| (leave.name().clone(), None, Some(leave)));
+        for (name, tenant, former) in come.chain(left) {
+            // One that was removed has no IOs.
+            let TenantName::Namespace { subsystem, nsid } = name else { continue };
+            if let Some((slot, served)) = topology.served(&subsystem) {
+                topology.change_ssd(served.home, Change::NamespaceTenant { slot, nsid, tenant, former });
             }
         }
         for &Resized { subsystem: slot, home, nsid, blocks, is_smaller } in &self.resized {
@@ -344,6 +361,21 @@ impl Drop for Provisioning {
             ssd.thread.join();
         }
     }
+}
+
+/// Tells the acceptor the tenants of `config`, and waits for the numbers of namespaces.
+fn number(topology: &Topology, config: &Config) -> Numbered {
+    let tenant = |it: config::NamespaceTenant<'_>| {
+        let (device, _) = topology.ssd(&it.namespace.device)?;
+        let name = TenantName::of_namespace(&it.subsystem.nqn, it.namespace.nsid);
+        Some(NamespaceTenant { name, device, share: it.share().to_share() })
+    };
+    let namespaces = config.namespace_tenants().filter_map(tenant).collect();
+    let (numbered, numbers) = channel();
+    let hosts = config.tenants.clone();
+    topology.change_acceptor(acceptor::Change::Tenants { hosts, namespaces, numbered });
+    // If the acceptor has ended (it has logged why), no host comes any more.
+    numbers.recv().unwrap_or_default()
 }
 
 /// The addresses of `listening` that `config` names, in its order.

@@ -16,6 +16,7 @@ use super::beat::Pulse;
 use super::slow::{SlowIo, Slowest};
 use super::{AuxiliaryStats, Counters, ExtraReadStats, SsdStats, TenantStats, Transferred, TurnStats, Waits};
 use crate::device::DeviceClock;
+use crate::tenants::TenantName;
 use measures::{Counter, Gauge, Histogram, SharedHistogram};
 use sched::{BusyPeriod, IoKind, SsdView, TenantView, Wait};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -33,7 +34,7 @@ pub enum TenantDetail {
 
 /// The IOs of one tenant, by one writer.
 pub(crate) struct Record {
-    pub(crate) host: Arc<str>,
+    pub(crate) name: TenantName,
     reads: Moved,
     writes: Moved,
     others: Counter,
@@ -117,10 +118,10 @@ impl Moved {
 }
 
 impl Record {
-    fn new(host: Arc<str>) -> Record {
+    fn new(name: TenantName) -> Record {
         let (reads, writes) = Default::default();
         let (others, errors, last, waits) = Default::default();
-        Record { host, reads, writes, others, errors, last, waits }
+        Record { name, reads, writes, others, errors, last, waits }
     }
 
     /// Replaces the state, unless somebody is reading it. The former one has held until now.
@@ -147,7 +148,7 @@ impl Record {
 
     fn stats(&self) -> TenantStats {
         TenantStats {
-            host: self.host.to_string(),
+            tenant: self.name.clone(),
             view: lock(&self.last).view,
             counters: self.counters(),
             waits: self.waits.stats(),
@@ -240,8 +241,8 @@ impl Board {
     }
 
     /// The record of a new tenant.
-    pub(crate) fn enter(&self, host: Arc<str>) -> Arc<Record> {
-        let record = Arc::new(Record::new(host));
+    pub(crate) fn enter(&self, name: TenantName) -> Arc<Record> {
+        let record = Arc::new(Record::new(name));
         Arc::make_mut(&mut *lock(&self.directory)).records.push(Arc::clone(&record));
         record
     }
@@ -325,6 +326,10 @@ mod tests {
         Board::new("a".to_owned(), DeviceClock::REAL, detail, Beat::new().1)
     }
 
+    fn host_of(nqn: &str) -> TenantName {
+        TenantName::Host(nqn.into())
+    }
+
     fn count(board: &Board, record: &Record, times: u64) {
         for _ in 0..times {
             board.count(record, IoKind::Read, Bytes(4096), Nanos::micros(80), Nanos::micros(100));
@@ -334,16 +339,17 @@ mod tests {
     #[test]
     fn counts_of_tenants_that_went_stay() {
         let board = board(TenantDetail::Total);
-        let [a, b] = ["a", "b"].map(|host| board.enter(host.into()));
+        let [a, b] = ["a", "b"].map(|host| board.enter(host_of(host)));
         count(&board, &a, 3);
         count(&board, &b, 4);
         a.count_error();
         board.retire(&a);
-        let again = board.enter("a".into());
+        let again = board.enter(host_of("a"));
         count(&board, &again, 5);
         let stats = board.stats(Instant(1));
-        let hosts: Vec<_> = stats.tenants.iter().map(|t| (&*t.host, t.counters.reads.ios)).collect();
-        assert_eq!(hosts, [("b", 4), ("a", 5)]);
+        let hosts: Vec<_> =
+            stats.tenants.iter().map(|t| (t.tenant.to_string(), t.counters.reads.ios)).collect();
+        assert_eq!(hosts, [("b".to_owned(), 4), ("a".to_owned(), 5)]);
         let all = &stats.all;
         assert_eq!((all.reads.ios, all.reads.bytes, all.errors), (12, 12 * 4096, 1));
         assert_eq!((all.reads.total_latency.count(), all.reads.device_latency.count()), (12, 12));
@@ -353,7 +359,7 @@ mod tests {
     fn the_time_on_the_device_is_kept_by_tenant_only_if_asked_for() {
         for (detail, expected) in [(TenantDetail::Total, 0), (TenantDetail::Device, 2)] {
             let board = board(detail);
-            let record = board.enter("a".into());
+            let record = board.enter(host_of("a"));
             count(&board, &record, 2);
             let stats = board.stats(Instant(1));
             assert_eq!(stats.tenants[0].counters.reads.device_latency.count(), expected);
@@ -364,7 +370,7 @@ mod tests {
     #[test]
     fn a_reason_to_wait_counts_from_one_look_to_the_next() {
         let board = board(TenantDetail::Total);
-        let record = board.enter("a".into());
+        let record = board.enter(host_of("a"));
         let view = |waits_for| TenantView {
             queued: 3,
             in_flight: 1,

@@ -10,6 +10,7 @@ pub use board::TenantDetail;
 pub use slow::{SLOW_MAX, SlowIo, SlowIos};
 
 use crate::proof::RefusalCounts;
+use crate::tenants::TenantName;
 use measures::{Counter, Gauge, Histogram};
 use sched::{BusyPeriod, SsdView, TenantView};
 use std::collections::HashSet;
@@ -113,7 +114,8 @@ pub struct SsdStats {
     pub auxiliary: Option<AuxiliaryStats>,
     /// The IOs of all tenants there ever were.
     pub all: Counters,
-    /// All tenants that have connected since the target started, but for those whose place was needed for another one, in no particular order.
+    /// All hosts that have connected since the target started, but for those whose place was needed for another one, and the namespaces that are tenants, in no
+    /// particular order.
     pub tenants: Vec<TenantStats>,
 }
 
@@ -153,8 +155,8 @@ pub struct AuxiliaryStats {
 /// One tenant of one SSD. Counters only grow.
 #[derive(Clone, Debug)]
 pub struct TenantStats {
-    /// The host's NQN.
-    pub host: String,
+    /// The tenant: a host, or a namespace.
+    pub tenant: TenantName,
     /// Its state in the scheduler; `None` if the scheduler keeps none.
     pub view: Option<TenantView>,
     /// Its IOs.

@@ -5,11 +5,12 @@
 //! Holds: the kept ones are the slowest of all (`the_slowest_of_the_last_minute_are_kept`).
 
 use super::Waits;
+use crate::tenants::TenantName;
 use measures::Gauge;
 use sched::IoKind;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use units::{Bytes, Instant, Nanos};
 
 /// IOs that are kept for each span, and shown of all.
@@ -22,8 +23,8 @@ const SPANS: usize = 6;
 pub struct SlowIo {
     /// Its end.
     pub ended: Instant,
-    /// The NQN of its host.
-    pub host: Arc<str>,
+    /// Its tenant.
+    pub tenant: TenantName,
     /// Its kind.
     pub kind: IoKind,
     /// Its bytes.
@@ -148,8 +149,9 @@ mod tests {
 
     fn io(ended: Instant, total: Nanos) -> SlowIo {
         let (memory, queued, why) = Default::default();
+        let tenant = TenantName::Host("host".into());
         let (kind, length, place) = (IoKind::Read, Bytes(4096), None);
-        SlowIo { ended, host: "host".into(), kind, length, place, total, memory, queued, device: total, why }
+        SlowIo { ended, tenant, kind, length, place, total, memory, queued, device: total, why }
     }
 
     #[test]

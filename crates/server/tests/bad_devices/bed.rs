@@ -65,7 +65,11 @@ pub(crate) fn bad(server: &ServerHandle) -> SsdStats {
 
 /// The errors of the faulty SSD for `host`.
 pub(crate) fn errors_of(server: &ServerHandle, host: &str) -> u64 {
-    bad(server).tenants.iter().find(|tenant| tenant.host == host).map_or(0, |tenant| tenant.counters.errors)
+    bad(server)
+        .tenants
+        .iter()
+        .find(|tenant| tenant.tenant.host() == Some(host))
+        .map_or(0, |tenant| tenant.counters.errors)
 }
 
 /// Whether no IO is outstanding on any SSD and no memory is in use.

@@ -98,7 +98,10 @@ fn a_host_that_ignores_its_credits_waits_in_its_own_queue() {
     }
     let done_at = |host: &str| {
         let ssd = &server.stats().ssds[0];
-        ssd.tenants.iter().find(|tenant| tenant.host == host).map_or(0, |tenant| tenant.counters.reads.ios)
+        ssd.tenants
+            .iter()
+            .find(|tenant| tenant.tenant.host() == Some(host))
+            .map_or(0, |tenant| tenant.counters.reads.ios)
     };
     let ahead = done_at(HOST);
     assert_eq!(done_at(OTHER), 8);

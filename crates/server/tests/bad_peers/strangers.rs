@@ -120,7 +120,7 @@ fn an_address_has_one_share_however_many_names_it_uses() {
     let unnamed: Vec<&'static str> = (1..=NAMES).map(|number| &*name(100 + number).leak()).collect();
     let done = |server: &ServerHandle, is_counted: &dyn Fn(&str) -> bool| -> u64 {
         let ssd = &server.stats().ssds[0];
-        let counted = ssd.tenants.iter().filter(|tenant| is_counted(&tenant.host));
+        let counted = ssd.tenants.iter().filter(|tenant| tenant.tenant.host().is_some_and(is_counted));
         counted.map(|tenant| tenant.counters.reads.ios).sum()
     };
     let clients = unnamed

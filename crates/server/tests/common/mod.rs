@@ -16,7 +16,7 @@ use nvme::tcp::host::{HostConnection, HostEvent, HostOptions, Transfer};
 use nvme::tcp::pdu::Digests;
 use server::config::{
     AllowedHosts, BackendChoice, Config, DEFAULT_NQN, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig,
-    NamespaceConfig, OwnSecurity, Speed, SubsystemConfig,
+    NamespaceConfig, OwnSecurity, Speed, SubsystemConfig, TenantKind,
 };
 use server::{Server, ServerHandle, Stats};
 use std::fs;
@@ -108,6 +108,7 @@ pub fn subsystem(nqn: &str, namespaces: Vec<NamespaceConfig>) -> SubsystemConfig
         model,
         hosts: AllowedHosts::Any,
         security: OwnSecurity::default(),
+        tenant: TenantKind::Host,
         namespaces,
     }
 }

@@ -8,7 +8,7 @@ use super::plan::host_of;
 use loadgen::{Direction, Interval};
 use measures::Histogram;
 use sched::{BusyPeriod, SsdView};
-use server::{Counters, ServerHandle, SsdStats, TenantStats, Transferred};
+use server::{Counters, ServerHandle, SsdStats, TenantName, TenantStats, Transferred};
 use std::collections::HashMap;
 use units::Nanos;
 
@@ -57,9 +57,10 @@ impl Books {
     }
 
     fn of(ssd: SsdStats, tenants: usize) -> Books {
-        let mut by_host: HashMap<String, Counters> =
-            ssd.tenants.into_iter().map(|TenantStats { host, counters, .. }| (host, counters)).collect();
-        let tenants = (0..tenants).map(|tenant| by_host.remove(&host_of(tenant)).unwrap_or_default());
+        let mut by_name: HashMap<TenantName, Counters> =
+            ssd.tenants.into_iter().map(|TenantStats { tenant, counters, .. }| (tenant, counters)).collect();
+        let name = |tenant| TenantName::Host(host_of(tenant).into());
+        let tenants = (0..tenants).map(|tenant| by_name.remove(&name(tenant)).unwrap_or_default());
         Books { tenants: tenants.collect(), late: ssd.late }
     }
 }

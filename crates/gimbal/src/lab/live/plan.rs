@@ -20,7 +20,9 @@ use loadgen::{Arrival, Extent, Job, Options, Pacing, Rate, Rates, Rw};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::{Calibration, Slo};
-use server::config::{Backing, Condition, Config, DeviceKind, EmulatedConfig, Limits, TenantConfig};
+use server::config::{
+    Backing, Condition, Config, DeviceKind, EmulatedConfig, Limits, ShareConfig, TenantConfig,
+};
 use sim::{Pattern, PolicyChoice, TenantSpec, World};
 use ssd::SLOT_BYTES;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -246,7 +248,7 @@ fn rw(pattern: Pattern, read_percent: u8) -> Rw {
 fn share(number: usize, tenant: &TenantSpec, slow: Slow) -> TenantConfig {
     let share = &tenant.share;
     let rate = |rate: ByteRate| ByteRate(slow.rate(rate.0));
-    TenantConfig {
+    let share = ShareConfig {
         weight: share.weight,
         limit_iops: share.limit_iops.map(|iops| slow.rate(iops)),
         limit_rate: share.limit_rate.map(rate),
@@ -256,8 +258,8 @@ fn share(number: usize, tenant: &TenantSpec, slow: Slow) -> TenantConfig {
             latency: slow.stretch(slo.latency),
             ..slo
         }),
-        ..TenantConfig::equal(&host_of(number))
-    }
+    };
+    TenantConfig::with(&host_of(number), share)
 }
 
 /// The calibration that `gimbal serve` would read from a file.

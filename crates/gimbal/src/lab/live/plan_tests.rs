@@ -82,8 +82,8 @@ fn the_ssd_is_the_one_that_is_modelled_and_limits_are_as_much_slower() {
     assert_eq!((ssd.size, &ssd.backing), (Bytes::gib(16), &Backing::None));
     assert_eq!(config.devices[0].scheduler.policy, sched::Scheduler::LEVEL);
     let small = &config.tenants[1];
-    assert_eq!((small.host.as_str(), small.weight), (host_of(1).as_str(), 3));
-    assert_eq!(small.limit_rate, Some(ByteRate(5 << 20)), "a twentieth of 100 MiB/s");
+    assert_eq!((small.host.as_str(), small.share.weight), (host_of(1).as_str(), 3));
+    assert_eq!(small.share.limit_rate, Some(ByteRate(5 << 20)), "a twentieth of 100 MiB/s");
 }
 
 #[test]
