@@ -3,7 +3,6 @@
 //! Alive: no thread has been in one turn for longer than `TURN_MAX`. Ready: alive, no device hangs or has failed to flush, and the target is neither drained nor stopping.
 
 use crate::board::Board;
-use crate::order::Source;
 use serde_json::{Value, json};
 use server::Stats;
 use units::Nanos;
@@ -27,15 +26,16 @@ pub(crate) fn alive(stats: &Stats) -> (bool, Value) {
 }
 
 /// The answer of /readyz.
-pub(crate) fn ready(stats: &Stats, board: &Board, source: &dyn Source) -> (bool, Value) {
+pub(crate) fn ready(stats: &Stats, board: &Board) -> (bool, Value) {
     let mut reasons = hanging(stats);
     let hung = stats.ssds.iter().filter(|ssd| ssd.hung > 0);
     reasons.extend(hung.map(|ssd| format!("device {} does not answer {} IOs", ssd.device, ssd.hung)));
-    let unflushed = source.failed_flushes();
-    reasons.extend(unflushed.iter().map(|device| {
+    let unflushed = stats.ssds.iter().filter(|ssd| ssd.flush_failed);
+    reasons.extend(unflushed.map(|ssd| {
+        let device = &ssd.device;
         format!("a flush of device {device} has failed: look at it, and open it again (docs/operations.md)")
     }));
-    if source.is_drained() {
+    if stats.is_drained {
         reasons.push("the target is drained for maintenance".to_owned());
     }
     if board.stops() {
@@ -47,4 +47,30 @@ pub(crate) fn ready(stats: &Stats, board: &Board, source: &dyn Source) -> (bool,
 fn answer(reasons: Vec<String>) -> (bool, Value) {
     let is_well = reasons.is_empty();
     (is_well, json!({ "ok": is_well, "reasons": reasons }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Document;
+    use server::SsdStats;
+
+    #[test]
+    fn a_target_is_ready_unless_a_device_hangs_or_has_failed_to_flush() {
+        let board = Board::new(None, Document::new(String::new()));
+        let ready_with = |ssd: SsdStats| ready(&Stats { ssds: vec![ssd], ..Stats::default() }, &board);
+        let ssd = || SsdStats { device: "c".to_owned(), ..SsdStats::default() };
+        assert_eq!(ready_with(ssd()), (true, json!({ "ok": true, "reasons": [] })));
+        for (ssd, wanted) in [
+            (SsdStats { hung: 2, ..ssd() }, "device c does not answer 2 IOs"),
+            (SsdStats { flush_failed: true, ..ssd() }, "a flush of device c has failed"),
+            (SsdStats { turn: Nanos::secs(7), ..ssd() }, "device c hangs for 7 s"),
+        ] {
+            let (is_ready, said) = ready_with(ssd);
+            assert!(
+                !is_ready && said["reasons"][0].as_str().is_some_and(|why| why.starts_with(wanted)),
+                "{said}"
+            );
+        }
+    }
 }

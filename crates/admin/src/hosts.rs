@@ -100,7 +100,7 @@ pub(crate) async fn drain(source: &Arc<dyn Source>, change: Option<bool>) -> Res
     let of_host =
         |left: &Left<'_>| json!({ "host": left.host, "connections": left.connections, "ios": left.ios });
     Ok(json!({
-        "draining": source.is_drained(),
+        "draining": source.stats().is_drained,
         "ios": total(|left| left.ios),
         "connections": total(|left| left.connections),
         "hosts": hosts.iter().map(of_host).collect::<Vec<Value>>(),

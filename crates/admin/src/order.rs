@@ -18,17 +18,12 @@ pub trait Source: Send + Sync + 'static {
 
     /// The uses of the keys of a host; `None` if it has no `[[host]]`.
     fn key_uses(&self, host: &str) -> Option<Vec<KeyUse>>;
+
     /// All connections to subsystems. The only function here that waits: for up to a second, if a thread hangs.
     fn connections(&self) -> Listing;
 
     /// Drains the target for maintenance, or ends that.
     fn drain(&self, is_drained: bool);
-
-    /// Whether the target is drained.
-    fn is_drained(&self) -> bool;
-
-    /// The devices of which a flush has failed.
-    fn failed_flushes(&self) -> Vec<String>;
 
     /// Puts an order into the queue of the owner.
     ///

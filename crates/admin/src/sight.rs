@@ -52,7 +52,7 @@ impl Sight {
     ) -> Option<Result<Response, Refusal>> {
         Some(match words {
             ["healthz"] => Ok(told(health::alive(&source.stats()))),
-            ["readyz"] => Ok(told(health::ready(&source.stats(), board, &**source))),
+            ["readyz"] => Ok(told(health::ready(&source.stats(), board))),
             ["metrics"] => Ok(self.metrics(&source.stats(), Format::accepted(headers))),
             ["v1", "stats"] => stats(&source.stats(), query),
             ["v1", "slow"] => slow::answer(&source.slow_ios(), query),

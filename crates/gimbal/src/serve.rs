@@ -284,14 +284,6 @@ impl Source for Reached {
         self.remote.drain(is_drained);
     }
 
-    fn is_drained(&self) -> bool {
-        self.remote.is_drained()
-    }
-
-    fn failed_flushes(&self) -> Vec<String> {
-        self.remote.failed_flushes()
-    }
-
     fn ask(&self, order: Order) -> Result<(), Refusal> {
         self.requester.order(order)
     }

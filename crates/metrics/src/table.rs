@@ -2,6 +2,7 @@
 
 use measures::Histogram;
 use sched::Congestion;
+use server::config::AccessState;
 use server::{Refusal, SsdStats, Stats, TenantStats, Transferred};
 use units::Nanos;
 
@@ -31,7 +32,7 @@ pub enum Value<'s> {
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'s> {
     /// The value of the label [`Measure::label`]; empty without one.
-    pub label: &'static str,
+    pub label: &'s str,
     /// The value.
     pub value: Value<'s>,
 }
@@ -40,7 +41,7 @@ pub struct Sample<'s> {
 #[derive(Clone, Copy)]
 pub enum Source {
     /// The target as a whole.
-    Target(fn(&Stats, &mut Vec<Sample<'_>>)),
+    Target(for<'s> fn(&'s Stats, &mut Vec<Sample<'s>>)),
     /// Each SSD: label `device`.
     Device(for<'s> fn(&'s SsdStats, &mut Vec<Sample<'s>>)),
     /// Each tenant of each SSD: labels `device`, and `host`, or `subsystem` and `namespace`.
@@ -75,7 +76,7 @@ impl Measure {
     }
 }
 
-fn count(to: &mut Vec<Sample<'_>>, label: &'static str, value: u64) {
+fn count<'s>(to: &mut Vec<Sample<'s>>, label: &'s str, value: u64) {
     to.push(Sample { label, value: Value::Count(value) });
 }
 
@@ -120,6 +121,10 @@ pub const TABLE: &[Measure] = rows! {
         |stats, to| count(to, "", stats.acceptor.accepted);
     Target "gimbal_refused_total" Counter ["reason"] "Hosts that did not prove who they are, by reason (docs/identity.md)":
         |stats, to| Refusal::ALL.into_iter().for_each(|refusal| count(to, refusal.name(), stats.refusals.of(refusal)));
+    Target "gimbal_drained" Gauge [""] "1 while the target is drained for maintenance: hosts may use no namespace":
+        |stats, to| count(to, "", u64::from(stats.is_drained));
+    Target "gimbal_group_state" Gauge ["group"] "Access state of a group of namespaces: 1 optimized, 2 non-optimized, 3 inaccessible, 4 persistent loss":
+        |stats, to| stats.groups.iter().for_each(|(name, state)| count(to, name, access(*state)));
     Target "gimbal_turn_seconds" Gauge [""] "The longest time that a thread has been in its present turn; seconds mean that a device hangs":
         |stats, to| seconds(to, "", longest_turn(stats));
 
@@ -142,6 +147,8 @@ pub const TABLE: &[Measure] = rows! {
         |ssd, to| count(to, "", ssd.in_flight as u64);
     Device "gimbal_device_hung_ios" Gauge [""] "IOs that have been on the SSD for longer than limits.hang_after":
         |ssd, to| count(to, "", ssd.hung as u64);
+    Device "gimbal_device_flush_failed" Gauge [""] "1 after a flush has failed: what was written before may be lost":
+        |ssd, to| count(to, "", u64::from(ssd.flush_failed));
     Device "gimbal_device_turn_seconds" Gauge [""] "The time that the present turn of the SSD's thread has taken so far":
         |ssd, to| seconds(to, "", ssd.turn);
     Device "gimbal_device_connections" Gauge [""] "Connections of its subsystems":
@@ -255,6 +262,16 @@ fn longest_turn(stats: &Stats) -> Nanos {
     let ssds = stats.ssds.iter().map(|ssd| ssd.turn);
     let turns = ssds.chain(stats.threads.iter().map(|thread| thread.turn)).chain([stats.acceptor.turn]);
     turns.max().unwrap_or_default()
+}
+
+/// The number of a state in the log page of Asymmetric Namespace Access (NVM Express Base, 5.16.1.13).
+fn access(state: AccessState) -> u64 {
+    match state {
+        AccessState::Optimized => 1,
+        AccessState::NonOptimized => 2,
+        AccessState::Inaccessible => 3,
+        AccessState::PersistentLoss => 4,
+    }
 }
 
 fn level(state: Congestion) -> u64 {

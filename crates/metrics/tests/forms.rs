@@ -51,6 +51,7 @@ fn ssd(device: &str, tenants: Vec<TenantStats>) -> SsdStats {
         queued: 5,
         in_flight: 7,
         hung: 0,
+        flush_failed: false,
         late: Histogram::default(),
         connections: 2,
         memory: Bytes(8192),
@@ -64,7 +65,7 @@ fn ssd(device: &str, tenants: Vec<TenantStats>) -> SsdStats {
 
 fn stats(ssds: Vec<SsdStats>) -> Stats {
     let acceptor = AcceptorStats { turn: Nanos::ZERO, connections: 4, handshakes: 1, accepted: 9 };
-    Stats { ssds, threads: Vec::new(), acceptor, refusals: Default::default(), named: Default::default() }
+    Stats { ssds, acceptor, ..Stats::default() }
 }
 
 /// The values of the samples that begin with `name` and have all of `labels`.

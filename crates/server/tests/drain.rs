@@ -51,10 +51,10 @@ fn hosts_are_turned_away_and_what_was_accepted_ends() {
         let data = || Transfer::ToController(pattern(1, BLOCK), BLOCK as u32);
         host.io.submit(rw(nvm::WRITE, 2, 0, 1), data());
         until(|| server.stats().ssds[0].in_flight == 1);
-        assert!(!server.remote().is_drained());
+        assert!(!server.stats().is_drained);
         server.remote().drain(true);
         let Listing { connections, unanswered } = listing(&server);
-        assert!(server.remote().is_drained() && unanswered.is_empty());
+        assert!(server.stats().is_drained && unanswered.is_empty());
         let busy: Vec<&ConnectionFacts> = connections.iter().filter(|facts| facts.ios > 0).collect();
         let [facts] = busy[..] else { panic!("{connections:?}") };
         assert_eq!((facts.subsystem.as_deref(), facts.queue, facts.ios), (Some(FAR), 1, 1));

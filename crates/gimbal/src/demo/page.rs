@@ -78,14 +78,6 @@ impl Source for Shown {
     /// Nobody can ask for it: the page is for who looks.
     fn drain(&self, _is_drained: bool) {}
 
-    fn is_drained(&self) -> bool {
-        false
-    }
-
-    fn failed_flushes(&self) -> Vec<String> {
-        self.switch().map_or_else(Vec::new, |switch| switch.failed_flushes())
-    }
-
     fn ask(&self, _order: Order) -> Result<(), Refusal> {
         Err(Refusal::new(409, "the demo has no configuration that can change"))
     }

@@ -8,7 +8,7 @@
 
 use super::topology::Topology;
 use crate::acceptor;
-use crate::config::Config;
+use crate::config::{AccessState, Config};
 use crate::connections::message::ToConnections;
 use crate::listing::Listing;
 use crate::mailbox::Mailbox;
@@ -38,6 +38,7 @@ struct Running {
     refusals: Refusals,
     keys: Arc<KeyRing>,
     named: Arc<HashSet<String>>,
+    groups: Arc<[(String, AccessState)]>,
     is_stopped: bool,
     is_drained: bool,
 }
@@ -89,6 +90,7 @@ impl Remote {
             refusals,
             keys: Arc::clone(&topology.proofs.keys),
             named: Arc::default(),
+            groups: Arc::default(),
             is_stopped: false,
             is_drained: false,
         })))
@@ -113,22 +115,33 @@ impl Remote {
         let is_drained = running.is_drained;
         running.ssds.iter().for_each(|ssd| ssd.change(Change::Drained(is_drained)));
         running.named = Arc::new(config.named_hosts());
+        running.groups = config.groups.iter().map(|group| (group.name.clone(), group.state)).collect();
     }
 
     /// Statistics of all SSDs and threads. An SSD whose thread has ended is left out.
     pub fn stats(&self) -> Stats {
         let now = Clock.now();
-        let (boards, threads, acceptor, (refusals, named)) = {
+        let (mut stats, boards) = {
             let running = self.lock();
-            let boards: Vec<_> = running.ssds.iter().map(|ssd| Arc::clone(&ssd.board)).collect();
+            let of_ssd = |ssd: &RunningSsd| (Arc::clone(&ssd.board), Arc::clone(&ssd.flush_failed));
+            let boards: Vec<_> = running.ssds.iter().map(of_ssd).collect();
             let threads = running.others.iter().map(|other| other.board.stats(other.pulse.turn(now)));
-            let acceptor = running.acceptor.board.stats(running.acceptor.pulse.turn(now));
-            let others = (running.refusals.counts(), Arc::clone(&running.named));
-            (boards, threads.collect(), acceptor, others)
+            let stats = Stats {
+                ssds: Vec::new(),
+                threads: threads.collect(),
+                acceptor: running.acceptor.board.stats(running.acceptor.pulse.turn(now)),
+                refusals: running.refusals.counts(),
+                named: Arc::clone(&running.named),
+                groups: Arc::clone(&running.groups),
+                is_drained: running.is_drained,
+            };
+            (stats, boards)
         };
-        let live = boards.iter().filter(|board| !board.pulse().has_ended());
-        let ssds = live.map(|board| board.stats(Clock.now())).collect();
-        Stats { ssds, threads, acceptor, refusals, named }
+        let live = boards.iter().filter(|(board, _)| !board.pulse().has_ended());
+        stats.ssds = live
+            .map(|(board, flush_failed)| board.stats(Clock.now(), flush_failed.load(Ordering::Relaxed)))
+            .collect();
+        stats
     }
 
     /// The slowest IOs of each SSD in the last minute.
@@ -155,18 +168,6 @@ impl Remote {
         }
         running.acceptor.mailbox.tell(ToAcceptor::Change(acceptor::Change::Drained(is_drained)));
         running.ssds.iter().for_each(|ssd| ssd.change(Change::Drained(is_drained)));
-    }
-
-    /// The devices of which a flush has failed since they were opened: what was written before may be lost.
-    pub fn failed_flushes(&self) -> Vec<String> {
-        let running = self.lock();
-        let failed = running.ssds.iter().filter(|ssd| ssd.flush_failed.load(Ordering::Relaxed));
-        failed.map(|ssd| ssd.device.clone()).collect()
-    }
-
-    /// Whether the target is drained.
-    pub fn is_drained(&self) -> bool {
-        self.lock().is_drained
     }
 
     /// All connections to subsystems, after everything that was asked of their threads before. Waits for a thread that hangs for `limit`.

@@ -279,8 +279,8 @@ impl Board {
         }
     }
 
-    /// A copy of everything.
-    pub(crate) fn stats(&self, now: Instant) -> SsdStats {
+    /// A copy of everything; the device knows whether a flush has failed.
+    pub(crate) fn stats(&self, now: Instant, flush_failed: bool) -> SsdStats {
         let directory = Arc::clone(&lock(&self.directory));
         let state = *lock(&self.state);
         let tenants: Vec<TenantStats> = directory.records.iter().map(|record| record.stats()).collect();
@@ -299,6 +299,7 @@ impl Board {
             queued: self.queued.get() as usize,
             in_flight: self.in_flight.get() as usize,
             hung: self.hung.get() as usize,
+            flush_failed,
             late: self.late.snapshot(),
             connections: self.connections.get() as usize,
             memory: Bytes(self.memory.get()),
@@ -346,7 +347,7 @@ mod tests {
         board.retire(&a);
         let again = board.enter(host_of("a"));
         count(&board, &again, 5);
-        let stats = board.stats(Instant(1));
+        let stats = board.stats(Instant(1), false);
         let hosts: Vec<_> =
             stats.tenants.iter().map(|t| (t.tenant.to_string(), t.counters.reads.ios)).collect();
         assert_eq!(hosts, [("b".to_owned(), 4), ("a".to_owned(), 5)]);
@@ -361,7 +362,7 @@ mod tests {
             let board = board(detail);
             let record = board.enter(host_of("a"));
             count(&board, &record, 2);
-            let stats = board.stats(Instant(1));
+            let stats = board.stats(Instant(1), false);
             assert_eq!(stats.tenants[0].counters.reads.device_latency.count(), expected);
             assert_eq!(stats.all.reads.device_latency.mean(), Some(Nanos::micros(80)));
         }
@@ -392,7 +393,10 @@ mod tests {
         record.publish(Look { at: Instant::ZERO + Nanos::millis(1020), ..Look::default() });
         record.publish(Look { at: Instant::ZERO + Nanos::secs(9), ..Look::default() });
         let [share, limit, device, memory, credit] = [10, 3, 1, 3, 20].map(Nanos::millis);
-        assert_eq!(board.stats(Instant(1)).tenants[0].waits, Waits { share, limit, device, memory, credit });
+        assert_eq!(
+            board.stats(Instant(1), false).tenants[0].waits,
+            Waits { share, limit, device, memory, credit }
+        );
     }
 
     /// 4,096 tenants on 16 SSDs that have all read and written.

@@ -9,6 +9,7 @@ pub(crate) mod slow;
 pub use board::TenantDetail;
 pub use slow::{SLOW_MAX, SlowIo, SlowIos};
 
+use crate::config::AccessState;
 use crate::proof::RefusalCounts;
 use crate::tenants::TenantName;
 use measures::{Counter, Gauge, Histogram};
@@ -30,6 +31,10 @@ pub struct Stats {
     pub refusals: RefusalCounts,
     /// The hosts that the configuration names.
     pub named: Arc<HashSet<String>>,
+    /// The groups of namespaces that the configuration names, with their access states.
+    pub groups: Arc<[(String, AccessState)]>,
+    /// Whether the target is drained for maintenance.
+    pub is_drained: bool,
 }
 
 /// A thread that carries connections and has no SSD.
@@ -77,7 +82,7 @@ impl AcceptorBoard {
 }
 
 /// One SSD.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SsdStats {
     /// The device's name.
     pub device: String,
@@ -99,6 +104,8 @@ pub struct SsdStats {
     pub in_flight: usize,
     /// IOs that have been on the device for longer than `limits.hang_after`.
     pub hung: usize,
+    /// Whether a flush has failed since the device was opened: what was written before may be lost.
+    pub flush_failed: bool,
     /// How late completions were noticed, on the device's clock. An emulated SSD that is often late runs on a machine that is too slow
     /// for it; a real SSD is never late.
     pub late: Histogram,
