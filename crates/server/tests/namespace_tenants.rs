@@ -481,7 +481,7 @@ fn ios_end_under_the_tenant_that_they_began_under() {
     assert!(before < 100, "all reads have ended");
     (0..20).for_each(|_| load.submit(&mut client, 1));
     load.finish(&mut client);
-    until(|| reads_by_tenant(&settled(&server)).get(&named(1)).is_none());
+    until(|| !reads_by_tenant(&settled(&server)).contains_key(&named(1)));
     let stats = settled(&server);
     assert_eq!(reads_by_tenant(&stats), HashMap::from([(host(HOST), 20)]));
     assert_eq!(stats.ssds[0].all.reads.ios, 120, "the counts of the namespace are the SSD's");
@@ -519,4 +519,27 @@ fn reservations_are_those_of_hosts_and_outlive_a_restart() {
     let stats = settled(&server);
     let tenant = stats.ssds[0].tenants.iter().find(|tenant| tenant.tenant == named(1));
     assert_eq!(tenant.expect("it is listed").counters.writes.ios, 1);
+}
+
+#[test]
+fn promises_to_namespaces_are_judged_by_their_ssds_scheduler() {
+    let reserving = |rate| ShareConfig { reservation: Some(ByteRate(rate)), ..ShareConfig::EQUAL };
+    let refused = volumes(slow_ssd(Scheduler::GIMBAL), [weight(1), reserving(100 << 30)]).judge();
+    let said = refused.expect_err("no SSD has as much").to_string();
+    assert!(
+        said.contains("subsystem[0].namespace[1].reservation: the reservations on device \"a\" come to"),
+        "{said}"
+    );
+    // A host has no reservation on an SSD on which it counts as no tenant.
+    let mut of_host = volumes(slow_ssd(Scheduler::GIMBAL), [weight(1)]);
+    of_host.tenants = vec![TenantConfig::with(HOST, reserving(100 << 30))];
+    assert!(of_host.judge().is_ok());
+    let slo = Slo { iops: 100, read_percent: 100, percentile: Percentile::P99, latency: Nanos::secs(1) };
+    let promised = ShareConfig { slo: Some(slo), ..reserving(1 << 20) };
+    let warned = volumes(slow_ssd(Scheduler::NONE), [promised]).warnings().join("\n");
+    assert!(warned.contains("keeps no reservations, and 1 are written"), "{warned}");
+    assert!(
+        warned.contains(&format!("keeps to no objective, and namespace 1 of {SUBSYSTEM} has one")),
+        "{warned}"
+    );
 }
