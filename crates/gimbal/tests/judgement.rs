@@ -103,7 +103,7 @@ fn the_check_and_the_start_refuse_the_same() {
         (
             "above-limit",
             tenant("limit_rate = \"10M\"\nreservation = \"20M\""),
-            "g.toml:14: tenant[0].reservation: 21.0 MB/s are promised to a host that is limited to 10.5 MB/s",
+            "g.toml:14: tenant[0].reservation: 21.0 MB/s are promised to a tenant that is limited to 10.5 MB/s",
         ),
         ("absurd", tenant("reservation = \"100T\""), "tenant[0].reservation: 109951162.8 MB/s is more than"),
         (

@@ -480,9 +480,9 @@ mod tests {
         assert_eq!(registry.announce_namespaces(|share| share).len(), 2);
         assert_eq!(registry.announce_namespaces(|share| share), [], "nothing is different");
         // It ceases to be a tenant twice, and comes back in between.
-        assert_eq!(registry.set_namespaces(vec![namespace(2, 0, 3)]).left, [one.clone()]);
+        assert_eq!(registry.set_namespaces(vec![namespace(2, 0, 3)]).left, std::slice::from_ref(&one));
         assert!(registry.set_namespaces(vec![namespace(1, 0, 1), namespace(2, 0, 3)]).come.contains(&one));
-        assert_eq!(registry.set_namespaces(vec![namespace(2, 0, 4)]).left, [one.clone()]);
+        assert_eq!(registry.set_namespaces(vec![namespace(2, 0, 4)]).left, std::slice::from_ref(&one));
         let changed = registry.announce_namespaces(|share| share);
         assert_eq!((changed.len(), changed[0].is_new, changed[0].share.weight), (1, false, 4));
         assert_eq!(registry.left(&one), None, "IOs of the second time may be under way");
