@@ -18,6 +18,8 @@ needed=(
 	"prlimit                util-linux"
 	"losetup                mount"
 	"mkfs.ext4              e2fsprogs"
+	"mkfs.xfs               xfsprogs"
+	"mkfs.btrfs             btrfs-progs"
 	"dmsetup                dmsetup"
 	"shellcheck             shellcheck"
 	"valgrind               valgrind"

@@ -36,6 +36,15 @@ pub(crate) fn description() -> Value {
     let uses = shown("the uses of each key of the host, in seconds");
     let uses = json!({ "responses": { "200": uses, "default": refused() } });
     put("/v1/hosts/{nqn}/keys", json!({ "parameters": [host], "get": uses }));
+    let device = parameter("name", "path");
+    let all = "/v1/devices/{name}/snapshots";
+    put(all, json!({ "parameters": [device], "get": asking("the snapshots in the directory") }));
+    let query = json!({ "name": "dry_run", "in": "query", "schema": { "type": "boolean" } });
+    let parameters = [device, parameter("snapshot", "path"), query];
+    let (mut take, delete) =
+        (asking("the snapshot, and how long writes have waited"), asking("it is deleted"));
+    take["requestBody"] = json!({ "required": true, "content": { "application/json": {} } });
+    put(&format!("{all}/{{snapshot}}"), json!({ "parameters": parameters, "put": take, "delete": delete }));
     let asked = [parameter("host", "query"), parameter("from", "query")];
     put(
         "/v1/connections",

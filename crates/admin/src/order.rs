@@ -3,8 +3,9 @@
 use crate::board::Board;
 use crate::edit::Edit;
 use crate::refusal::Refusal;
+use crate::snapshots;
 use serde_json::{Value, json};
-use server::{Change, KeyUse, Listing, SlowIos, Stats};
+use server::{Change, KeyUse, Listing, SlowIos, Snapshot, SnapshotError, Stats, Taken};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -21,6 +22,9 @@ pub trait Source: Send + Sync + 'static {
 
     /// All connections to subsystems. The only function here that waits: for up to a second, if a thread hangs.
     fn connections(&self) -> Listing;
+
+    /// The snapshots in a directory. It reads the directory.
+    fn snapshots(&self, device: &str) -> Result<Vec<Snapshot>, SnapshotError>;
 
     /// Drains the target for maintenance, or ends that.
     fn drain(&self, is_drained: bool);
@@ -39,6 +43,21 @@ pub enum Action {
     Document(OnDocument),
     /// End the connections of this host.
     Disconnect(String),
+    /// Take or delete a snapshot.
+    Snapshot(OnSnapshot),
+}
+
+/// An action on a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnSnapshot {
+    /// The directory that it is in.
+    pub device: String,
+    /// Its name.
+    pub name: String,
+    /// The subsystem and the number of the namespace that it is taken of; `None` deletes it.
+    pub taken_of: Option<(String, u32)>,
+    /// Only say whether that is possible.
+    pub dry_run: bool,
 }
 
 /// An action on the document of a target.
@@ -89,6 +108,8 @@ pub enum Answer {
     },
     /// The number of connections of a host that were ended.
     Disconnected(usize),
+    /// A snapshot was taken, with the time that writes have waited; or, without one, it was deleted, or only looked at.
+    Snapshot(Option<Taken>),
     /// It is refused.
     Refused(Refusal),
 }
@@ -128,7 +149,7 @@ impl Drop for Order {
 impl Answer {
     pub(crate) fn state(&self) -> &'static str {
         match self {
-            Answer::Done { .. } | Answer::Disconnected(_) => "done",
+            Answer::Done { .. } | Answer::Disconnected(_) | Answer::Snapshot(_) => "done",
             Answer::Pending { .. } => "pending",
             Answer::Refused(_) => "refused",
         }
@@ -142,6 +163,10 @@ impl Answer {
             }
             Answer::Pending { generation, why } => json!({ "generation": generation, "pending": why }),
             Answer::Disconnected(count) => json!({ "connections": count }),
+            Answer::Snapshot(None) => json!({ "snapshot": null }),
+            Answer::Snapshot(Some(Taken { snapshot, pause })) => {
+                json!({ "snapshot": snapshots::shown(snapshot), "pause_seconds": pause.get() as f64 / 1e9 })
+            }
             Answer::Refused(refusal) => refusal.to_json(),
         }
     }

@@ -6,22 +6,24 @@
 //!   PUT     /v1/PART  PATCH /v1/PART  DELETE /v1/LIST/NAME      a change: needs If-Match
 //!   POST    /v1/reload /v1/config/discard /v1/hosts/NQN/disconnect
 //!   GET     /v1/operations[/ID] /v1/openapi.json /v1/connections /v1/hosts/NQN/keys
+//!   GET, PUT, DELETE  /v1/devices/NAME/snapshots[/SNAPSHOT]     not of the document
 //!   GET, POST, DELETE  /v1/drain                                now, not in the order of changes
 //! ```
 //!
 //! Holds: no request is answered by an error of the server (`any_request_is_the_clients_mistake_or_none`).
-//! Elsewhere: parts are `place`, changes `edit`, connections and draining `hosts`, the paths of who only looks `sight`.
+//! Elsewhere: parts are `place`, changes `edit`, connections and draining `hosts`, snapshots `snapshots`, the paths of who only looks `sight`.
 
 use crate::access::{Access, Peer, Role};
 use crate::board::Board;
 use crate::edit::{Change, Edit, read};
 use crate::hosts;
 use crate::openapi;
-use crate::order::{Action, Answer, OnDocument, Order, Source};
+use crate::order::{Action, Answer, OnDocument, OnSnapshot, Order, Source};
 use crate::place::Place;
 use crate::refusal::Refusal;
 use crate::service::PATIENCE;
 use crate::sight::Sight;
+use crate::snapshots;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -198,7 +200,21 @@ async fn answer(reached: &Reached, request: Request, asked: &Asked) -> Result<Re
             };
             Ok(response(StatusCode::OK, JSON, hosts::drain(&reached.source, change).await?.to_string()))
         }
+        ["v1", "devices", device, "snapshots"] if is_read => {
+            let found = snapshots::list(&reached.source, device).await?;
+            Ok(response(StatusCode::OK, JSON, found.to_string()))
+        }
+        ["v1", "devices", device, "snapshots", name] if matches!(method, Method::PUT | Method::DELETE) => {
+            let dry_run = dry_run(request.uri().query())?;
+            let order = match method {
+                Method::PUT => snapshots::taking(device, name, &body_of(request).await?, dry_run)?,
+                _ => OnSnapshot { device: device.to_owned(), name: name.to_owned(), taken_of: None, dry_run },
+            };
+            ordered(reached, Action::Snapshot(order), asked).await
+        }
+        ["v1", "devices", _, "snapshots", _] => only("PUT and DELETE are"),
         ["v1", "operations" | "openapi.json" | "connections"]
+        | ["v1", "devices", _, "snapshots"]
         | ["v1", "operations", _]
         | ["v1", "hosts", _, "keys"] => only("GET is"),
         ["v1", "reload"] if method == Method::POST => {
@@ -348,7 +364,7 @@ async fn ordered(reached: &Reached, action: Action, asked: &Asked) -> Result<Res
             body["operation"] = json!(location);
             Ok(accepted(body))
         }
-        answer @ (Answer::Done { .. } | Answer::Disconnected(_)) => {
+        answer @ (Answer::Done { .. } | Answer::Disconnected(_) | Answer::Snapshot(_)) => {
             let mut done = response(StatusCode::OK, JSON, answer.to_json().to_string());
             if let Answer::Done { generation, .. } = &answer {
                 done.headers_mut().insert(header::ETAG, etag(generation));

@@ -15,6 +15,7 @@
 mod ana;
 mod connections;
 mod drain;
+mod snapshot;
 
 use crate::output;
 use crate::reach::Reach;
@@ -23,6 +24,7 @@ use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use drain::DrainAction;
 use serde_json::{Map, Value};
+use snapshot::SnapshotAction;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use units::Nanos;
@@ -127,6 +129,11 @@ enum CtlCommand {
         wait: Option<Nanos>,
         #[command(subcommand)]
         action: Option<DrainAction>,
+    },
+    /// Take, print or delete snapshots of namespaces in a directory
+    Snapshot {
+        #[command(subcommand)]
+        action: SnapshotAction,
     },
     /// Say whether the target is alive and ready for hosts
     Health,
@@ -255,6 +262,7 @@ impl Target {
             }
             CtlCommand::Connections { host } => self.connections(host.as_deref()),
             CtlCommand::Drain { wait, action } => self.drain(wait, action),
+            CtlCommand::Snapshot { action } => self.snapshot(action),
             CtlCommand::Health => self.health(),
         }
     }

@@ -14,9 +14,9 @@
 use crate::registration::Registration;
 use crate::serve::{Args, SetFilter, with_flags};
 use crate::serve_flags::explain_config;
-use admin::{Action, Answer, Board, Document, Edit, OnDocument, Order, Refusal, Staged};
+use admin::{Action, Answer, Board, Document, Edit, OnDocument, OnSnapshot, Order, Refusal, Staged};
 use server::config::{Config, ConfigError, Lines};
-use server::{Change, ReloadError, ServerHandle};
+use server::{Change, ReloadError, ServerHandle, SnapshotError};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,9 @@ use tracing::{error, info, warn};
 
 /// Time limit of a reload for the IOs of devices and namespaces that the new configuration removes.
 const RELOAD_LIMIT: Duration = Duration::from_secs(10);
+
+/// Time limit of a snapshot, and the longest that writes of its namespace wait.
+const SNAPSHOT_LIMIT: Duration = Duration::from_secs(5);
 
 /// See the module.
 pub(crate) struct Running<'a> {
@@ -105,6 +108,9 @@ impl<'a> Running<'a> {
     fn done(&mut self, action: Action) -> Result<Answer, Refusal> {
         let action = match action {
             Action::Disconnect(host) => return Ok(Answer::Disconnected(self.server.disconnect(&host))),
+            Action::Snapshot(wanted) => {
+                return self.snapshot(&wanted).map_err(|error| Refusal::of_snapshot(&error));
+            }
             Action::Document(action) => action,
         };
         let Some(file) = self.args.config.clone() else {
@@ -126,6 +132,27 @@ impl<'a> Running<'a> {
                 self.edit(&file, edit, expected.as_deref(), dry_run)
             }
         }
+    }
+
+    fn snapshot(&mut self, wanted: &OnSnapshot) -> Result<Answer, SnapshotError> {
+        let OnSnapshot { device, name, taken_of, dry_run } = wanted;
+        let Some((nqn, nsid)) = taken_of else {
+            if *dry_run {
+                let there = self.server.snapshots(device)?.into_iter().any(|snapshot| snapshot.name == *name);
+                let absent = || SnapshotError::Absent(name.clone());
+                return there.then_some(Answer::Snapshot(None)).ok_or_else(absent);
+            }
+            self.server.delete_snapshot(device, name)?;
+            return Ok(Answer::Snapshot(None));
+        };
+        let namespace = self.server.namespaces(nqn).into_iter().find(|facts| facts.nsid == *nsid);
+        let namespace = namespace.ok_or_else(|| SnapshotError::NoNamespace(format!("{nsid} of {nqn}")))?;
+        if *dry_run {
+            self.server.check_snapshot(device, name, namespace.uuid)?;
+            return Ok(Answer::Snapshot(None));
+        }
+        let taken = self.server.take_snapshot(device, name, namespace.uuid, SNAPSHOT_LIMIT)?;
+        Ok(Answer::Snapshot(Some(taken)))
     }
 
     fn edit(
@@ -162,6 +189,7 @@ impl<'a> Running<'a> {
             Refusal::new(409, detail)
         })?;
         staged.commit().map_err(|error| unsure(file, &error))?;
+        self.server.confirm();
         match applied {
             Ok(changes) => Ok(Answer::Done { generation: self.generation(), changes }),
             Err(failure) => self.refusal(failure),
@@ -195,13 +223,15 @@ impl<'a> Running<'a> {
     /// Changes the target to the document with these bytes.
     fn apply(&mut self, file: &Path, bytes: Vec<u8>) -> Result<Vec<Change>, Failure> {
         let new = self.judged(file, bytes)?;
-        self.apply_judged(new)
+        let applied = self.apply_judged(new);
+        self.server.confirm();
+        applied
     }
 
     fn apply_judged(&mut self, new: Judged) -> Result<Vec<Change>, Failure> {
         let Judged { config, lines, text } = new;
         let log = config.log.clone();
-        let reloaded = self.server.reload(config, RELOAD_LIMIT);
+        let reloaded = self.server.reload_unstored(config, RELOAD_LIMIT);
         self.registration.offer(&self.server);
         match reloaded {
             Ok(changes) => {

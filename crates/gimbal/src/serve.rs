@@ -25,7 +25,9 @@ use server::config::{
     AdminSocket, BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig,
     Lines, LogConfig, LogFormat, Speed,
 };
-use server::{EscapedLines, KeyUse, Listing, Remote, Server, Shutdown, SlowIos, Stats};
+use server::{
+    EscapedLines, KeyUse, Listing, Remote, Server, Shutdown, SlowIos, Snapshot, SnapshotError, Stats,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -278,6 +280,10 @@ impl Source for Reached {
 
     fn connections(&self) -> Listing {
         self.remote.connections(LISTING_WAIT)
+    }
+
+    fn snapshots(&self, device: &str) -> Result<Vec<Snapshot>, SnapshotError> {
+        self.remote.snapshots(device)
     }
 
     fn drain(&self, is_drained: bool) {

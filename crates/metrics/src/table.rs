@@ -214,6 +214,14 @@ pub const TABLE: &[Measure] = rows! {
         |ssd, to| ssd.auxiliary.into_iter().for_each(|store| count(to, "", store.counters.pending_bytes));
     Device "gimbal_device_auxiliary_failed" Gauge [""] "1 after the auxiliary store has failed":
         |ssd, to| ssd.auxiliary.into_iter().for_each(|store| count(to, "", u64::from(store.has_failed)));
+    Device "gimbal_device_files" Gauge [""] "Files of a directory that are in use":
+        |ssd, to| ssd.files.into_iter().for_each(|files| count(to, "", files.files as u64));
+    Device "gimbal_device_holds_total" Counter [""] "Times that writes of a file have waited for a snapshot":
+        |ssd, to| ssd.files.into_iter().for_each(|files| count(to, "", files.holds));
+    Device "gimbal_device_hold_seconds_total" Counter [""] "Time in which they have waited":
+        |ssd, to| ssd.files.into_iter().for_each(|files| seconds(to, "", files.held));
+    Device "gimbal_device_holds_expired_total" Counter [""] "Of these, those that have ended by their time limit, without a snapshot":
+        |ssd, to| ssd.files.into_iter().for_each(|files| count(to, "", files.expired));
 
     Tenant "gimbal_tenant_ios_total" Counter ["op"] "IOs that ended with success":
         |tenant, to| {

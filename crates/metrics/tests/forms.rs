@@ -58,6 +58,7 @@ fn ssd(device: &str, tenants: Vec<TenantStats>) -> SsdStats {
         extra_reads: ExtraReadStats::default(),
         turns: TurnStats::default(),
         auxiliary: None,
+        files: None,
         all,
         tenants,
     }

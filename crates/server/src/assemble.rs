@@ -1,7 +1,7 @@
 //! Makes the subsystems that hosts see, from the configuration and the devices.
 
 use crate::config::{self, AllowedHosts, Config, GROUP_MAX, NamespaceConfig, SubsystemConfig, Tls};
-use crate::device::{Facts, Usage};
+use crate::device::{self, Allocation, FILE_MAX, Facts, Usage};
 use crate::home::{Home, Placement};
 use crate::identity::{self, Identifiers};
 use crate::state::NamespaceName;
@@ -96,7 +96,7 @@ pub(crate) fn home(
     let mut placed = Vec::new();
     for namespace in &subsystem.namespaces {
         let (info, placement) = place(config, &subsystem.nqn, namespace, devices)?;
-        placed.push((namespace.nsid, placement, usage(namespace, &info, devices)));
+        placed.push((namespace.nsid, placement, usage(&subsystem.nqn, namespace, &info, devices)));
         described.namespaces.insert(namespace.nsid, info);
     }
     let access = config.access(subsystem);
@@ -139,7 +139,8 @@ pub(crate) fn place(
     }
     let block_size =
         if namespace.block_size == BlockSize::B512.bytes() { BlockSize::B512 } else { BlockSize::B4096 };
-    let room = device.size.saturating_sub(namespace.offset);
+    let file = file_of(nqn, namespace, device);
+    let room = if file.is_some() { FILE_MAX } else { device.size.saturating_sub(namespace.offset) };
     let size = namespace.size.unwrap_or(room);
     if size > room || size == Bytes::ZERO {
         let end = namespace.offset.saturating_add(size);
@@ -152,18 +153,27 @@ pub(crate) fn place(
     info.thin = device.thin;
     info.read_only = namespace.read_only || device.read_only;
     info.ana_group = config.group_of(namespace);
-    let offset = namespace.offset.get();
+    let offset = file.map_or(namespace.offset.get(), |(slot, _)| device::offset_of(slot));
     Ok((info, Placement { device: *slot, offset, block_log2: block_size.log2() }))
+}
+
+/// In a directory: the slot of the file of a namespace of subsystem `nqn`, and the counter of its blocks.
+fn file_of(nqn: &str, namespace: &NamespaceConfig, device: &Facts) -> Option<(usize, Arc<Allocation>)> {
+    let pool = device.pool.as_ref()?;
+    let member = pool.member(&Identifiers::of(nqn, namespace).uuid);
+    Some(member.expect("a namespace in a directory has its file before it is placed"))
 }
 
 /// Counts the allocated blocks of a namespace, if its device is thin.
 pub(crate) fn usage(
+    nqn: &str,
     namespace: &NamespaceConfig,
     info: &NamespaceInfo,
     devices: &Devices<'_>,
 ) -> Option<Arc<Usage>> {
     let (_, device) = devices.get(&*namespace.device)?;
-    let allocation = Arc::clone(device.allocation.as_ref()?);
+    let of_file = file_of(nqn, namespace, device).map(|(_, allocation)| allocation);
+    let allocation = of_file.or_else(|| device.allocation.clone())?;
     let length = info.blocks << info.block_size.log2();
     Some(Arc::new(Usage::new(allocation, namespace.offset.get(), length)))
 }

@@ -56,21 +56,24 @@ mod tenants;
 mod transport;
 
 pub use assemble::SubsystemError;
-pub use device::{DeviceError, Holes, LocalDevice, LocalDone, LocalOp, LocalOptions, Shortage, User};
+pub use device::{
+    DeviceError, Holes, LocalDevice, LocalDone, LocalOp, LocalOptions, Shortage, Snapshot, SnapshotError,
+    User,
+};
 pub use judge::AdminTokens;
 pub use listing::{ConnectionFacts, Listing};
 pub use log_lines::EscapedLines;
 pub use policy::PolicyError;
 pub use proof::{KeyUse, Refusal, RefusalCounts};
 pub use server::{
-    Change, NamespaceFacts, ReloadError, Remote, Server, ServerHandle, Shutdown, StartError, Subject,
+    Change, NamespaceFacts, ReloadError, Remote, Server, ServerHandle, Shutdown, StartError, Subject, Taken,
 };
 pub use state::{
     StateContents, StateError, StoredReservations, check_state_directory, inspect_state_directory,
     prepare_state_directory,
 };
 pub use stats::{
-    AcceptorStats, AuxiliaryStats, Counters, ExtraReadStats, SLOW_MAX, SlowIo, SlowIos, SsdStats, Stats,
-    TenantDetail, TenantStats, ThreadStats, Transferred, TurnStats, Waits,
+    AcceptorStats, AuxiliaryStats, Counters, ExtraReadStats, FileStats, SLOW_MAX, SlowIo, SlowIos, SsdStats,
+    Stats, TenantDetail, TenantStats, ThreadStats, Transferred, TurnStats, Waits,
 };
 pub use tenants::TenantName;

@@ -78,7 +78,10 @@ pub(crate) fn rate_max(device: &DeviceConfig) -> Option<ByteRate> {
     let constants = is_limited.then(|| constants(device).ok()).flatten()?;
     let speed = match &device.kind {
         DeviceKind::Emulated(emulated) => emulated.speed,
-        DeviceKind::File { .. } | DeviceKind::Block { .. } | DeviceKind::Null { .. } => Speed::REAL_TIME,
+        DeviceKind::File { .. }
+        | DeviceKind::Block { .. }
+        | DeviceKind::Directory(_)
+        | DeviceKind::Null { .. } => Speed::REAL_TIME,
     };
     let rate = u128::from(constants.device.rate_max.0) * u128::from(speed.thousandths());
     Some(ByteRate(u64::try_from(rate / u128::from(Speed::REAL_TIME.thousandths())).unwrap_or(u64::MAX)))
@@ -107,7 +110,10 @@ fn constants(device: &DeviceConfig) -> Result<Constants, PolicyError> {
     let overrides = &device.scheduler.overrides;
     let of_model = match &device.kind {
         DeviceKind::Emulated(emulated) => Some(emulated.profile.as_str()),
-        DeviceKind::File { .. } | DeviceKind::Block { .. } | DeviceKind::Null { .. } => None,
+        DeviceKind::File { .. }
+        | DeviceKind::Block { .. }
+        | DeviceKind::Directory(_)
+        | DeviceKind::Null { .. } => None,
     };
     let name = overrides.profile.as_deref().or(of_model).unwrap_or(DEFAULT_PROFILE);
     let profile = load_profile(name).map_err(PolicyError::Profile)?.switch;

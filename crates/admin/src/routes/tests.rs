@@ -4,7 +4,7 @@ use super::*;
 use crate::document::Document;
 use crate::events::Events;
 use proptest::prelude::*;
-use server::{AcceptorStats, ConnectionFacts, Listing, SlowIos, Stats};
+use server::{AcceptorStats, ConnectionFacts, Listing, SlowIos, Snapshot, SnapshotError, Stats, Taken};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,6 +57,12 @@ impl Source for Owner {
         Listing { connections, unanswered: vec!["b".to_owned()] }
     }
 
+    fn snapshots(&self, device: &str) -> Result<Vec<Snapshot>, SnapshotError> {
+        let of =
+            |name: &str| Snapshot { name: name.to_owned(), namespace: "u".to_owned(), size: 4096, taken: 7 };
+        if device == "ssd0" { Ok(vec![of("a")]) } else { Err(SnapshotError::NoDevice(device.to_owned())) }
+    }
+
     fn drain(&self, is_drained: bool) {
         self.is_drained.store(is_drained, Ordering::Relaxed);
     }
@@ -78,6 +84,11 @@ impl Source for Owner {
                 }
             }
             Action::Disconnect(_) => Answer::Disconnected(2),
+            Action::Snapshot(OnSnapshot { name, taken_of: Some((_, 1)), dry_run: false, .. }) => {
+                let snapshot = Snapshot { name, namespace: "u".to_owned(), size: 4096, taken: 7 };
+                Answer::Snapshot(Some(Taken { snapshot, pause: Nanos::millis(3) }))
+            }
+            Action::Snapshot(_) => Answer::Snapshot(None),
             Action::Document(OnDocument::Reload | OnDocument::Discard) => Answer::Pending {
                 generation: board.document().generation().to_owned(),
                 why: "stuck".to_owned(),

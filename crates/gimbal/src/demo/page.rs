@@ -5,7 +5,7 @@ use crate::output;
 use crate::serve::LISTING_WAIT;
 use admin::{Board, Document, Doors, Order, Refusal, Service, Source};
 use anyhow::{Context, Result};
-use server::{KeyUse, Listing, Remote, SlowIos, Stats};
+use server::{KeyUse, Listing, Remote, SlowIos, Snapshot, SnapshotError, Stats};
 use std::env;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
@@ -73,6 +73,11 @@ impl Source for Shown {
 
     fn connections(&self) -> Listing {
         self.switch().map_or_else(Listing::default, |switch| switch.connections(LISTING_WAIT))
+    }
+
+    /// Nobody can ask for them: the demo has no directory.
+    fn snapshots(&self, _device: &str) -> Result<Vec<Snapshot>, SnapshotError> {
+        Ok(Vec::new())
     }
 
     /// Nobody can ask for it: the page is for who looks.

@@ -60,8 +60,13 @@ impl Disk {
     }
 
     pub fn mount(&mut self, device: &str) {
+        self.mount_as("ext4", device);
+    }
+
+    /// Makes a file system of a kind on `device`, and mounts it.
+    pub fn mount_as(&mut self, kind: &str, device: &str) {
         await_unclaimed(device);
-        run("mkfs.ext4", &["-q", device]);
+        run(&format!("mkfs.{kind}"), &["-q", device]);
         let at = self.mount_point();
         run("mount", &[device, &at]);
         self.undo("umount", &[&at]);
@@ -72,7 +77,16 @@ impl Drop for Disk {
     fn drop(&mut self) {
         for (command, arguments) in self.undo.drain(..).rev() {
             let path = "/usr/sbin:/sbin:/usr/bin:/bin";
-            let _ = Command::new(command).args(arguments).env("PATH", path).stderr(Stdio::null()).status();
+            let began = Instant::now();
+            let undone = || {
+                let mut command = Command::new(command);
+                let ended = command.args(&arguments).env("PATH", path).stderr(Stdio::null()).status();
+                ended.is_ok_and(|status| status.success())
+            };
+            // The files of a process that was killed are closed a moment after it has ended.
+            while !undone() && began.elapsed() < Duration::from_secs(20) {
+                thread::sleep(Duration::from_millis(20));
+            }
         }
         let _ = fs::remove_dir_all(&self.folder);
     }

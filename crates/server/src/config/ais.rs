@@ -41,6 +41,10 @@ impl AisConfig {
             let what = format!("{} is not between {least} and {most} in steps of 4 KiB", self.size);
             problems.push(Problem::new(field("size"), what, "write size = \"256M\""));
         }
+        if matches!(kind, DeviceKind::Directory(_)) {
+            let what = "a directory has no auxiliary store: a snapshot would miss what is in it";
+            problems.push(Problem::new(field("store"), what, "remove [device.ais]"));
+        }
         let forgets = matches!(
             kind,
             DeviceKind::Null { .. }

@@ -67,7 +67,7 @@ impl Beyond {
     fn device(&mut self, field: impl Fn(&str) -> String, kind: &DeviceKind) {
         let (size, most) = match kind {
             DeviceKind::File { size, .. } => (*size, SIZE_MAX),
-            DeviceKind::Block { .. } => (None, SIZE_MAX),
+            DeviceKind::Block { .. } | DeviceKind::Directory(_) => (None, SIZE_MAX),
             DeviceKind::Emulated(EmulatedConfig { size, backing: Backing::Ram, .. }) => {
                 (Some(*size), MEMORY_SIZE_MAX)
             }
@@ -76,6 +76,9 @@ impl Beyond {
             }
         };
         self.check(field("size"), size, most);
+        if let DeviceKind::Directory(directory) = kind {
+            self.check(field("reserve"), Some(directory.reserve), SIZE_MAX);
+        }
         if let DeviceKind::Emulated(emulated) = kind {
             self.check(field("speed"), Some(emulated.speed), SPEED_MAX);
             self.check(field("seed"), Some(emulated.seed), COUNT_MAX);

@@ -119,7 +119,9 @@ impl Check<'_> {
             }
             let (path, size, may_be_absent) = match &device.kind {
                 DeviceKind::File { path, size, .. } => (Some(path), *size, true),
-                DeviceKind::Block { path, .. } => (Some(path), None, true),
+                DeviceKind::Block { path, .. } | DeviceKind::Directory(DirectoryConfig { path, .. }) => {
+                    (Some(path), None, true)
+                }
                 DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), size, .. }) => {
                     (Some(path), Some(*size), false)
                 }
@@ -327,6 +329,7 @@ impl Check<'_> {
                 let what = format!("{size} is not a multiple of {LAYOUT_UNIT} above zero");
                 self.report(field("size"), what, "round it");
             }
+            self.problems.extend(directory::problems(self.config, subsystem, namespace, field));
         }
         if let Some((field, nsid)) = beyond {
             let what = match beyond_count {
@@ -352,6 +355,10 @@ impl Check<'_> {
         for (subsystem_index, subsystem) in self.config.subsystems.iter().enumerate() {
             for (index, namespace) in subsystem.namespaces.iter().enumerate() {
                 let Some(device) = self.config.device_index(&namespace.device) else { continue };
+                // Each has a file of its own.
+                if matches!(self.config.devices[device].kind, DeviceKind::Directory(_)) {
+                    continue;
+                }
                 let field = |name: &str| format!("subsystem[{subsystem_index}].namespace[{index}].{name}");
                 let start = namespace.offset.get();
                 let end = namespace.size.map_or(u64::MAX, |size| start.saturating_add(size.get()));
@@ -516,7 +523,7 @@ const MEMORY_IN_TRANSFERS: u64 = 4;
 fn known_size(kind: &DeviceKind) -> Option<Bytes> {
     match kind {
         DeviceKind::File { size, .. } => *size,
-        DeviceKind::Block { .. } => None,
+        DeviceKind::Block { .. } | DeviceKind::Directory(_) => None,
         DeviceKind::Emulated(emulated) => Some(emulated.size),
         DeviceKind::Null { size } => Some(*size),
     }

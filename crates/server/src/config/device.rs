@@ -78,6 +78,8 @@ pub enum DeviceKind {
         /// Past the block layer, or without interrupts.
         access: BlockAccess,
     },
+    /// A directory in which each namespace is a file.
+    Directory(DirectoryConfig),
     /// The SSD model in real time over memory or a sparse file.
     Emulated(EmulatedConfig),
     /// Reads zeroes, forgets writes, completes at once: measures everything but the device.
@@ -85,6 +87,19 @@ pub enum DeviceKind {
         /// How large it says it is.
         size: Bytes,
     },
+}
+
+/// A directory that is a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryConfig {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Make a pool in it if it has none.
+    pub create: bool,
+    /// Bypass the page cache.
+    pub direct: bool,
+    /// The free space of its file system that new namespaces, growth and snapshots leave.
+    pub reserve: Bytes,
 }
 
 /// The way of reading and writing a block device.

@@ -18,6 +18,7 @@ mod ais;
 mod bounds;
 pub(crate) mod check;
 mod device;
+mod directory;
 mod fault;
 mod fields;
 mod group;
@@ -41,7 +42,8 @@ mod tests;
 pub use self::admin::{AdminConfig, AdminSocket, MetricsConfig};
 pub use self::ais::{AisConfig, AisStore};
 pub use device::{
-    Backing, BlockAccess, Condition, DeviceConfig, DeviceKind, EmulatedConfig, Overcommit, Speed,
+    Backing, BlockAccess, Condition, DeviceConfig, DeviceKind, DirectoryConfig, EmulatedConfig, Overcommit,
+    Speed,
 };
 pub use fault::{FaultConfig, FaultError, FaultKind, FaultOp, FaultPattern, FaultRelease};
 pub use fields::Lines;
@@ -199,6 +201,8 @@ pub struct NamespaceConfig {
     pub tenant: Option<TenantKind>,
     /// The promises to it, if it is a tenant: to all hosts that use it, together. `None`: an equal share. On its own SSD only.
     pub share: Option<ShareConfig>,
+    /// In a directory: the snapshot, or the UUID of the namespace, whose contents a new file has. It has no effect on a file that is there.
+    pub origin: Option<String>,
 }
 
 impl SubsystemConfig {
@@ -326,6 +330,7 @@ impl NamespaceConfig {
             group: None,
             tenant: None,
             share: None,
+            origin: None,
         }
     }
 }

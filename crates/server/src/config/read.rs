@@ -174,6 +174,7 @@ fn limits(mut table: Fields<'_, '_>, findings: &mut Findings) -> Limits {
 #[derive(Clone, Copy)]
 enum Kind {
     File,
+    Directory,
     Block,
     Nvme,
     Emulated,
@@ -184,6 +185,7 @@ fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
     let name = required(table, findings, "name", "a name that namespaces refer to");
     let kinds = [
         ("file", Kind::File),
+        ("directory", Kind::Directory),
         ("block", Kind::Block),
         ("nvme", Kind::Nvme),
         ("emulated", Kind::Emulated),
@@ -191,7 +193,12 @@ fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
     ];
     let given = table.choice(findings, "kind", &kinds);
     if given.is_none() && !findings.problems.iter().any(|problem| problem.field == table.path_of("kind")) {
-        missing(table, findings, "kind", "\"file\", \"block\", \"nvme\", \"emulated\" or \"null\"");
+        missing(
+            table,
+            findings,
+            "kind",
+            "\"file\", \"directory\", \"block\", \"nvme\", \"emulated\" or \"null\"",
+        );
     }
     let kind = match given.unwrap_or(Kind::Null) {
         Kind::File => DeviceKind::File {
@@ -200,6 +207,12 @@ fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
             create: table.truth(findings, "create").unwrap_or(false),
             direct: table.truth(findings, "direct").unwrap_or(true),
         },
+        Kind::Directory => DeviceKind::Directory(DirectoryConfig {
+            path: required(table, findings, "path", "the directory").into(),
+            create: table.truth(findings, "create").unwrap_or(false),
+            direct: table.truth(findings, "direct").unwrap_or(true),
+            reserve: table.size(findings, "reserve").unwrap_or(Bytes::ZERO),
+        }),
         Kind::Block => DeviceKind::Block {
             path: required(table, findings, "path", "the block device").into(),
             direct: table.truth(findings, "direct").unwrap_or(true),
@@ -223,7 +236,8 @@ fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
     let overcommits = [("warn", Overcommit::Warn), ("refuse", Overcommit::Refuse)];
     let (is_disk, is_null) =
         (matches!(kind, DeviceKind::Block { .. }), matches!(kind, DeviceKind::Null { .. }));
-    let force = !is_null && table.truth(findings, "force").unwrap_or(false);
+    let is_shared = is_null || matches!(kind, DeviceKind::Directory(_));
+    let force = !is_shared && table.truth(findings, "force").unwrap_or(false);
     let read_only = table.truth(findings, "read_only");
     let overcommit = match is_disk || is_null {
         true => Overcommit::default(),
@@ -354,6 +368,7 @@ fn namespace(table: &mut Fields<'_, '_>, findings: &mut Findings) -> NamespaceCo
         group: table.text(findings, "group"),
         tenant: table.choice(findings, "tenant", &tenant::KINDS),
         share: tenant::read_of_namespace(table, findings),
+        origin: table.text(findings, "origin"),
         ..default
     }
 }

@@ -129,7 +129,7 @@ fn every_problem_of_proofs_has_its_field() {
 #[test]
 fn the_example_file_is_valid() {
     let config = Config::parse(EXAMPLE).unwrap_or_else(|problems| panic!("{problems:#?}"));
-    assert_eq!(config.devices.len(), 5);
+    assert_eq!(config.devices.len(), 6);
     assert!(config.check().is_ok());
 }
 

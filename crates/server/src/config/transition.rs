@@ -121,6 +121,9 @@ fn but_for_its_size(kind: &DeviceKind) -> DeviceKind {
         DeviceKind::File { path, direct, .. } => {
             DeviceKind::File { path: path.clone(), size: None, create: true, direct: *direct }
         }
+        DeviceKind::Directory(directory) => {
+            DeviceKind::Directory(DirectoryConfig { create: true, ..directory.clone() })
+        }
         DeviceKind::Null { .. } => DeviceKind::Null { size: Bytes::ZERO },
         DeviceKind::Block { .. } | DeviceKind::Emulated(_) => kind.clone(),
     }
@@ -130,6 +133,7 @@ fn is_same_file(one: &DeviceKind, other: &DeviceKind) -> bool {
     let path = |kind: &DeviceKind| match kind {
         DeviceKind::File { path, .. } | DeviceKind::Block { path, .. } => Some(path.clone()),
         DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), .. }) => Some(path.clone()),
+        DeviceKind::Directory(directory) => Some(directory.path.clone()),
         DeviceKind::Emulated(_) | DeviceKind::Null { .. } => None,
     };
     path(one).is_some_and(|path_of_one| path(other) == Some(path_of_one))

@@ -137,6 +137,13 @@ fn device(device: &DeviceConfig) -> Result<Table, NotWritable> {
             entries.put("create", *create);
             entries.put("direct", *direct);
         }
+        DeviceKind::Directory(directory) => {
+            entries.put("kind", "directory");
+            entries.put("path", path(&directory.path)?);
+            entries.put("create", directory.create);
+            entries.put("direct", directory.direct);
+            entries.put("reserve", text::size(directory.reserve));
+        }
         DeviceKind::Block { path: file, direct, access } => {
             entries.put("kind", if access.passthrough { "nvme" } else { "block" });
             entries.put("path", path(file)?);
@@ -170,7 +177,7 @@ fn device(device: &DeviceConfig) -> Result<Table, NotWritable> {
         }
     }
     let is_null = matches!(device.kind, DeviceKind::Null { .. });
-    if !is_null {
+    if !is_null && !matches!(device.kind, DeviceKind::Directory(_)) {
         entries.put("force", device.force);
     }
     entries.put_if("read_only", device.read_only);
@@ -289,6 +296,7 @@ fn namespace(namespace: &NamespaceConfig) -> Table {
     entries.put_if("group", namespace.group.clone());
     entries.put_if("tenant", namespace.tenant.map(|kind| word(&tenant::KINDS, &kind)));
     entries.0.extend(namespace.share.iter().flat_map(share));
+    entries.put_if("origin", namespace.origin.clone());
     entries.0
 }
 

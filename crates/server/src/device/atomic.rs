@@ -7,7 +7,7 @@
 
 use super::identity::disk_number;
 use super::offload::sysfs;
-use crate::config::{Backing, Config, DeviceConfig, DeviceKind, EmulatedConfig};
+use crate::config::{Backing, Config, DeviceConfig, DeviceKind, DirectoryConfig, EmulatedConfig};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -49,7 +49,7 @@ fn unit_of(device: &DeviceConfig) -> Option<(&Path, Option<u32>)> {
     let (path, may_be_made) = match &device.kind {
         DeviceKind::File { path, create, .. } => (path, *create),
         DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), create, .. }) => (path, *create),
-        DeviceKind::Block { path, .. } => (path, false),
+        DeviceKind::Block { path, .. } | DeviceKind::Directory(DirectoryConfig { path, .. }) => (path, false),
         DeviceKind::Emulated(_) | DeviceKind::Null { .. } => return None,
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

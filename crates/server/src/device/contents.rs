@@ -3,7 +3,7 @@
 //! It is another one if other contents are at the same place: a file has its number in it, a partition its disk and its number.
 
 use super::identity::disk_number;
-use crate::config::{Backing, DeviceConfig, DeviceKind, EmulatedConfig};
+use crate::config::{Backing, DeviceConfig, DeviceKind, DirectoryConfig, EmulatedConfig};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(crate) fn contents_name(device: &DeviceConfig) -> Option<String> {
 /// Whether a device has its contents again after a restart.
 pub(super) fn keeps_contents(device: &DeviceConfig) -> bool {
     match &device.kind {
-        DeviceKind::Block { .. } | DeviceKind::File { .. } => true,
+        DeviceKind::Block { .. } | DeviceKind::File { .. } | DeviceKind::Directory(_) => true,
         DeviceKind::Emulated(emulated) => matches!(emulated.backing, Backing::File(_)),
         DeviceKind::Null { .. } => false,
     }
@@ -32,6 +32,7 @@ pub(super) fn identity(device: &DeviceConfig) -> String {
     let mut identity = match &device.kind {
         DeviceKind::Block { path, .. } => of_disk(path).unwrap_or_else(|| of_file(path)),
         DeviceKind::File { path, .. }
+        | DeviceKind::Directory(DirectoryConfig { path, .. })
         | DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), .. }) => of_file(path),
         DeviceKind::Emulated(_) | DeviceKind::Null { .. } => format!("device {}", device.name),
     };

@@ -17,7 +17,7 @@ use super::file::FileDevice;
 use super::sparse::SparseMemory;
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use crate::slab::{Key, Slab};
-use reactor::{IoBuffer, Reactor};
+use reactor::{IoBuffer, Reactor, Token};
 use ssd::{Command, CommandKind, Completion, SLOT_BYTES, Ssd};
 use std::io;
 use units::{Bytes, Instant, Nanos};
@@ -166,9 +166,16 @@ impl Device for EmulatedDevice {
         io.buffer = buffer;
     }
 
-    fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>) {
+    fn on_disk(
+        &mut self,
+        now: Instant,
+        file: Token,
+        tag: u64,
+        result: io::Result<()>,
+        buffer: Option<IoBuffer>,
+    ) {
         match &mut self.contents {
-            Contents::File(file) => file.on_disk(now, tag, result, buffer),
+            Contents::File(contents) => contents.on_disk(now, file, tag, result, buffer),
             Contents::Memory(_) | Contents::Nothing => {
                 unreachable!("contents on no disk, yet disk operation {tag} ended")
             }

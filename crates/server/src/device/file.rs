@@ -34,6 +34,8 @@ struct Started {
     at: Instant,
     /// The bytes that it is about.
     range: Range<u64>,
+    /// Whether it changes them.
+    changes: bool,
     fallback: Fallback,
 }
 
@@ -113,6 +115,21 @@ impl FileDevice {
         Ok(FileDevice { file, end: None, shortcuts, started, refused, done, tag_bit: 0, _disk: None })
     }
 
+    /// Its name in the reactor.
+    pub(super) fn token(&self) -> Token {
+        self.file
+    }
+
+    /// Whether operations wait for room in the reactor.
+    pub(super) fn is_refused(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    /// Whether operations that change the file are under way.
+    pub(super) fn is_changing(&self) -> bool {
+        self.started.iter().any(|(_, started)| started.changes)
+    }
+
     /// Checks that all of `range` exists: always, except in a file that another program has cut.
     fn expect(&mut self, now: Instant, range: &Range<u64>, changes: bool) -> io::Result<()> {
         let Some(end) = &mut self.end else { return Ok(()) };
@@ -169,14 +186,21 @@ impl Device for FileDevice {
             }
             DeviceOp::WriteZeroes => (DiskOp::WriteZeroes { offset, length }, Fallback::Fail),
         };
-        let key = self.started.insert(Started { tag, at: now, range: range.clone(), fallback });
+        let key = self.started.insert(Started { tag, at: now, range: range.clone(), changes, fallback });
         if changes && let Some(end) = &mut self.end {
             end.on_write(key.to_bits(), range);
         }
         self.give(reactor, key, op);
     }
 
-    fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>) {
+    fn on_disk(
+        &mut self,
+        now: Instant,
+        _file: Token,
+        tag: u64,
+        result: io::Result<()>,
+        buffer: Option<IoBuffer>,
+    ) {
         let key = Key::from_bits(tag & !self.tag_bit);
         let started = self.started.get_mut(key).expect("a disk operation that was started ends once");
         let unsupported = matches!(&result, Err(error) if error.kind() == io::ErrorKind::Unsupported);

@@ -12,9 +12,9 @@
 //! Holds: after a failed flush no flush succeeds, of any host
 //!        (`after_a_failed_flush_all_flushes_fail_until_the_device_is_opened_again` in `tests/bad_devices`).
 
-use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
-use crate::stats::AuxiliaryStats;
-use reactor::{IoBuffer, Reactor};
+use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, FileChange, Quote};
+use crate::stats::{AuxiliaryStats, FileStats};
+use reactor::{IoBuffer, Reactor, Token};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -90,12 +90,27 @@ impl Device for FlushGuard {
         self.inner.submit(now, reactor, io);
     }
 
-    fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>) {
-        self.inner.on_disk(now, tag, result, buffer);
+    fn on_disk(
+        &mut self,
+        now: Instant,
+        file: Token,
+        tag: u64,
+        result: io::Result<()>,
+        buffer: Option<IoBuffer>,
+    ) {
+        self.inner.on_disk(now, file, tag, result, buffer);
     }
 
     fn poll(&mut self, now: Instant, reactor: &mut Reactor) {
         self.inner.poll(now, reactor);
+    }
+
+    fn files(&self) -> Option<FileStats> {
+        self.inner.files()
+    }
+
+    fn change_files(&mut self, now: Instant, reactor: &mut Reactor, change: FileChange) {
+        self.inner.change_files(now, reactor, change);
     }
 
     fn next_wake(&self) -> Option<Instant> {

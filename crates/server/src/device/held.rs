@@ -139,9 +139,10 @@ impl Held {
         self.temperature.as_ref()?.kelvin()
     }
 
-    /// Whether it is a file.
+    /// Whether it is a regular file.
     fn is_file(&self) -> bool {
         matches!(self.mark, Mark::File { .. })
+            && self.file.metadata().is_ok_and(|metadata| metadata.is_file())
     }
 
     /// Warns, once, if this is a file whose last name was removed.

@@ -156,8 +156,8 @@ impl LocalDevice {
         self.reactor.wait(until)?;
         let now = Clock.now();
         while let Some(event) = self.reactor.next_event() {
-            if let Event::Disk { tag, result, buffer, .. } = event {
-                self.device.on_disk(now, tag, result, buffer);
+            if let Event::Disk { token, tag, result, buffer } = event {
+                self.device.on_disk(now, token, tag, result, buffer);
             }
         }
         self.device.poll(now, &mut self.reactor);

@@ -15,6 +15,7 @@ mod atomic;
 mod auxiliary;
 mod clock;
 mod contents;
+mod directory;
 pub(crate) mod emulated;
 mod erase;
 mod error;
@@ -40,6 +41,8 @@ pub(crate) use atomic::torn_blocks;
 pub(crate) use auxiliary::load_drive;
 pub(crate) use clock::DeviceClock;
 pub(crate) use contents::contents_name;
+pub(crate) use directory::{FILE_MAX, FileChange, Pool, Taking, Wanted, expect_snapshot_name, offset_of};
+pub use directory::{Snapshot, SnapshotError};
 pub(crate) use erase::{Erase, Quote};
 pub use error::{DeviceError, Shortage};
 pub(crate) use held::Held;
@@ -51,10 +54,10 @@ pub(crate) use name::lasting_name;
 pub(crate) use null::NullDevice;
 pub(crate) use open::{Facts, OpenDevice, load_profile, measure, open};
 pub(crate) use space::shortages;
-pub(crate) use usage::{Survey, Usage};
+pub(crate) use usage::{Allocation, Survey, Usage};
 
-use crate::stats::AuxiliaryStats;
-use reactor::{IoBuffer, Reactor};
+use crate::stats::{AuxiliaryStats, FileStats};
+use reactor::{IoBuffer, Reactor, Token};
 use std::io;
 use units::{Bytes, Instant, Nanos};
 
@@ -70,7 +73,8 @@ pub(crate) enum DeviceOp {
         /// Whether it is done only when it would survive a power failure.
         durable: bool,
     },
-    /// Make all finished writes survive a power failure. The range is ignored.
+    /// Make all finished writes survive a power failure: of the file that the range is in, if the device has several, or of all of them if
+    /// the range is empty.
     Flush,
     /// Deallocate the range. Afterwards it reads as zeros, or as before.
     Discard,
@@ -119,8 +123,15 @@ pub(crate) trait Device {
     /// Starts an IO.
     fn submit(&mut self, now: Instant, reactor: &mut Reactor, io: DeviceIo);
 
-    /// A disk operation that this device gave to the reactor is done.
-    fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>);
+    /// A disk operation that this device gave to the reactor for `file` is done.
+    fn on_disk(
+        &mut self,
+        now: Instant,
+        file: Token,
+        tag: u64,
+        result: io::Result<()>,
+        buffer: Option<IoBuffer>,
+    );
 
     /// Carries out work that is due at `now`, including operations that the reactor had no room for before.
     fn poll(&mut self, now: Instant, reactor: &mut Reactor);
@@ -136,6 +147,16 @@ pub(crate) trait Device {
 
     /// The flush after [`Device::settle`] has succeeded: the device itself has all of its contents.
     fn on_settled(&mut self) {}
+
+    /// The files of a directory change. Other devices have none.
+    fn change_files(&mut self, _now: Instant, _reactor: &mut Reactor, change: FileChange) {
+        unreachable!("no directory, and yet {change:?}");
+    }
+
+    /// Its files, if it is a directory.
+    fn files(&self) -> Option<FileStats> {
+        None
+    }
 
     /// Its auxiliary store, if it has one.
     fn auxiliary(&self) -> Option<AuxiliaryStats> {

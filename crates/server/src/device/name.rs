@@ -3,7 +3,7 @@
 //! A block device has the worldwide name or serial number that it reports; a partition is as fast as its disk, so it has the disk's. A device with
 //! neither (a loop device) is known by the file behind it, and a file by its path. An emulated SSD is what its profile and condition say.
 
-use crate::config::{Condition, DeviceKind, EmulatedConfig};
+use crate::config::{Condition, DeviceKind, DirectoryConfig, EmulatedConfig};
 use crate::device::identity::disk_number;
 use std::fs;
 use std::path::Path;
@@ -18,6 +18,9 @@ pub(crate) fn lasting_name(kind: &DeviceKind) -> Option<String> {
     match kind {
         DeviceKind::Block { path, .. } => name_of_disk(path),
         DeviceKind::File { path, .. } => Some(format!("file {}", fs::canonicalize(path).ok()?.display())),
+        DeviceKind::Directory(DirectoryConfig { path, .. }) => {
+            Some(format!("directory {}", fs::canonicalize(path).ok()?.display()))
+        }
         DeviceKind::Emulated(EmulatedConfig { profile, condition, .. }) => {
             let condition = match condition {
                 Condition::Clean => "clean",

@@ -4,7 +4,7 @@
 
 use super::erase::BYTES_PER_TABLE_BYTE;
 use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
-use reactor::{IoBuffer, Reactor};
+use reactor::{IoBuffer, Reactor, Token};
 use std::io;
 use units::{Bytes, Instant, Nanos};
 
@@ -37,7 +37,14 @@ impl Device for NullDevice {
         });
     }
 
-    fn on_disk(&mut self, _now: Instant, tag: u64, _result: io::Result<()>, _buffer: Option<IoBuffer>) {
+    fn on_disk(
+        &mut self,
+        _now: Instant,
+        _file: Token,
+        tag: u64,
+        _result: io::Result<()>,
+        _buffer: Option<IoBuffer>,
+    ) {
         unreachable!("the null device gave no disk operation to the reactor, yet {tag} ended");
     }
 

@@ -11,6 +11,7 @@
 //! Elsewhere: `in_use` finds who uses a disk, `space` checks the room for sparse files, `error` has the texts.
 
 use super::auxiliary::{self, AuxiliaryDevice, OpenAuxiliary};
+use super::directory::{DirectoryDevice, Pool, PoolOptions};
 use super::emulated::{Contents, EmulatedDevice};
 use super::error::DeviceError;
 use super::faulty::FaultyDevice;
@@ -23,7 +24,9 @@ use super::nvme;
 use super::sparse::{ChunkMap, SparseMemory};
 use super::usage::{Allocation, has_holes};
 use super::{Device, DeviceClock};
-use crate::config::{Backing, BlockAccess, Condition, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig};
+use crate::config::{
+    Backing, BlockAccess, Condition, DeviceConfig, DeviceKind, DirectoryConfig, EmulatedConfig, FaultConfig,
+};
 use crate::retry::retry_while_in_use;
 use crate::state::Keeper;
 use reactor::{IoBuffer, NvmeNamespace, Reactor};
@@ -62,6 +65,8 @@ pub(crate) struct Facts {
     pub(crate) allocation: Option<Arc<Allocation>>,
     /// Whether a flush of it has failed since it was opened.
     pub(crate) flush_failed: Arc<AtomicBool>,
+    /// The files of a directory.
+    pub(crate) pool: Option<Arc<Pool>>,
 }
 
 /// A device that is open and not on a reactor yet.
@@ -96,6 +101,10 @@ enum Source {
         config: EmulatedConfig,
         backing: EmulatedBacking,
     },
+    /// A directory, whose files come one by one.
+    Directory {
+        is_direct: bool,
+    },
     Null,
 }
 
@@ -110,7 +119,9 @@ impl OpenDevice {
     pub(crate) fn start(self, now: Instant, reactor: &mut Reactor) -> io::Result<Box<dyn Device>> {
         // The contents of an emulated SSD in a file go through the page cache.
         let is_buffered = match &self.source {
-            Source::File { is_direct, .. } | Source::Disk { is_direct, .. } => !is_direct,
+            Source::File { is_direct, .. }
+            | Source::Disk { is_direct, .. }
+            | Source::Directory { is_direct } => !is_direct,
             Source::Emulated { backing, .. } => matches!(backing, EmulatedBacking::File(_)),
             Source::Namespace { .. } | Source::Null => false,
         };
@@ -135,6 +146,7 @@ impl OpenDevice {
                 let clock = DeviceClock::starting(now, config.speed);
                 Box::new(EmulatedDevice::new(*model, clock, contents))
             }
+            Source::Directory { .. } => Box::new(DirectoryDevice::new(&self.name)),
             Source::Null => Box::new(NullDevice::default()),
         };
         let device = match &self.faults[..] {
@@ -202,6 +214,22 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
             let facts = facts_of(path, &file, length, read_only)?;
             Ok(sound(facts, Source::Disk { file, is_direct: *direct, is_polled: *polled }))
         }
+        DeviceKind::Directory(DirectoryConfig { path, create, direct, reserve }) => {
+            let (create, direct, reserve) = (*create, *direct, *reserve);
+            let options = PoolOptions { path, direct, create, read_only: config.read_only, reserve };
+            let pool = Pool::open(&options)?;
+            let facts = Facts {
+                block_size_min: pool.block_size_min(),
+                // The files were tried: they make holes, and holes read as zeros.
+                discard_zeroes: true,
+                thin: true,
+                read_only: pool.read_only(),
+                held: vec![pool.held()],
+                ..Facts::of_size(pool.size()?)
+            };
+            let facts = Facts { pool: Some(Arc::new(pool)), ..facts };
+            Ok(sound(facts, Source::Directory { is_direct: direct }))
+        }
         DeviceKind::Emulated(emulated) => {
             let profile = load_profile(&emulated.profile).map_err(DeviceError::Profile)?;
             let read_only = config.read_only == Some(true);
@@ -251,6 +279,7 @@ impl Facts {
             held: Vec::new(),
             allocation: None,
             flush_failed: Arc::default(),
+            pool: None,
         }
     }
 }
@@ -264,10 +293,14 @@ pub(crate) fn load_profile(name: &str) -> Result<Profile, ProfileError> {
 /// smaller than its new configured `size` is extended.
 pub(crate) fn measure(config: &DeviceConfig, known: &Facts) -> Result<Facts, DeviceError> {
     known.held.iter().try_for_each(|held| held.expect_named())?;
+    if let Some(pool) = &known.pool {
+        pool.expect_named()?;
+        return Ok(Facts { size: pool.size()?, ..known.clone() });
+    }
     let Some(held) = known.held.first() else {
         let size = match &config.kind {
             DeviceKind::Emulated(EmulatedConfig { size, .. }) | DeviceKind::Null { size } => *size,
-            DeviceKind::File { .. } | DeviceKind::Block { .. } => known.size,
+            DeviceKind::File { .. } | DeviceKind::Block { .. } | DeviceKind::Directory(_) => known.size,
         };
         return Ok(Facts { size, ..known.clone() });
     };
@@ -283,7 +316,9 @@ pub(crate) fn measure(config: &DeviceConfig, known: &Facts) -> Result<Facts, Dev
             *size
         }
         DeviceKind::File { size: Some(size), .. } => expect_size(path, length, *size).map(|()| *size)?,
-        DeviceKind::File { size: None, .. } | DeviceKind::Block { .. } => usable(path, length)?,
+        DeviceKind::File { size: None, .. } | DeviceKind::Block { .. } | DeviceKind::Directory(_) => {
+            usable(path, length)?
+        }
         DeviceKind::Emulated(EmulatedConfig { size, .. }) | DeviceKind::Null { size } => *size,
     };
     let read_only = known.read_only || held.is_write_protected();
@@ -530,7 +565,7 @@ pub(super) fn open_disk(
     Ok(Opened { file, read_only })
 }
 
-fn refuse_users(path: &Path, users: Vec<User>, force: bool) -> Result<(), DeviceError> {
+pub(super) fn refuse_users(path: &Path, users: Vec<User>, force: bool) -> Result<(), DeviceError> {
     if users.is_empty() {
         return Ok(());
     }
@@ -557,10 +592,10 @@ fn not_opened(path: &Path, direct: bool) -> impl FnOnce(io::Error) -> DeviceErro
     }
 }
 
-const FILE: &str = "regular file";
+pub(super) const FILE: &str = "regular file";
 const DISK: &str = "block device";
 
-fn expect_kind(
+pub(super) fn expect_kind(
     path: &Path,
     metadata: &Metadata,
     is_kind: impl FnOnce(&FileType) -> bool,
@@ -577,6 +612,7 @@ fn expect_kind(
         () if kind.is_fifo() => "FIFO",
         () if kind.is_socket() => "socket",
         () if kind.is_char_device() => "character device",
+        () if kind.is_symlink() => "symbolic link",
         () => "file of a kind that is not known",
     };
     Err(DeviceError::WrongKind { path: path.to_owned(), found, expected })
@@ -590,7 +626,7 @@ fn expect_size(path: &Path, found: u64, wanted: Bytes) -> Result<(), DeviceError
 }
 
 /// Takes an advisory lock for as long as the file is open. Two targets with one file would not know each other's reservations.
-fn lock(path: &Path, file: &File) -> Result<(), DeviceError> {
+pub(super) fn lock(path: &Path, file: &File) -> Result<(), DeviceError> {
     match retry_while_in_use(|| file.try_lock(), |error| matches!(error, TryLockError::WouldBlock)) {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(DeviceError::Locked(path.to_owned())),
@@ -603,14 +639,14 @@ fn lock(path: &Path, file: &File) -> Result<(), DeviceError> {
 }
 
 /// Whether the file can be read in sectors of 512 bytes. With direct IO on a device with 4 KiB sectors it cannot.
-fn accepts_sectors(file: &File) -> bool {
+pub(super) fn accepts_sectors(file: &File) -> bool {
     let mut memory = vec![0u8; 2 * PAGE_SIZE as usize];
     let aligned = memory.as_ptr().align_offset(PAGE_SIZE as usize);
     let sector = &mut memory[aligned..aligned + SECTOR_SIZE as usize];
     file.read_exact_at(sector, u64::from(SECTOR_SIZE)).is_ok()
 }
 
-fn system(path: &Path, step: &'static str) -> impl FnOnce(io::Error) -> DeviceError {
+pub(super) fn system(path: &Path, step: &'static str) -> impl FnOnce(io::Error) -> DeviceError + use<> {
     let path = path.to_owned();
     move |error| DeviceError::System { path, step, error }
 }

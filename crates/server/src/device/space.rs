@@ -7,9 +7,11 @@
 //! Holds: two files that fit one by one but not together cause a warning
 //!        (`sparse_files_that_fit_only_one_at_a_time_get_a_warning` in `crates/gimbal/tests/devices.rs`).
 
+use super::directory::file_name;
 use super::error::Shortage;
 use super::usage::allocated;
 use crate::config::{Backing, Config, DeviceConfig, DeviceKind, EmulatedConfig, Overcommit};
+use crate::identity::Identifiers;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -20,7 +22,10 @@ fn file(device: &DeviceConfig) -> Option<&Path> {
     match &device.kind {
         DeviceKind::File { path, .. }
         | DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), .. }) => Some(path),
-        DeviceKind::Block { .. } | DeviceKind::Emulated(_) | DeviceKind::Null { .. } => None,
+        DeviceKind::Block { .. }
+        | DeviceKind::Directory(_)
+        | DeviceKind::Emulated(_)
+        | DeviceKind::Null { .. } => None,
     }
 }
 
@@ -36,6 +41,17 @@ struct FileSystem<'c> {
 pub(crate) fn shortages(config: &Config) -> Vec<(&DeviceConfig, Shortage)> {
     let mut file_systems: HashMap<u64, FileSystem<'_>> = HashMap::new();
     for device in &config.devices {
+        if let DeviceKind::Directory(directory) = &device.kind {
+            let path = &directory.path;
+            let (Ok(metadata), Ok(free)) = (path.metadata(), free_at(path)) else { continue };
+            let free = free.saturating_sub(directory.reserve);
+            let missing = missing_in(config, &device.name, path);
+            let new = || FileSystem { free, files: Vec::new() };
+            let file_system = file_systems.entry(metadata.dev()).or_insert_with(new);
+            file_system.free = file_system.free.min(free);
+            file_system.files.push((device, path, missing));
+            continue;
+        }
         let Some(path) = file(device) else { continue };
         let (Ok(metadata), Ok(free)) = (path.metadata(), free_at(path)) else { continue };
         let missing = Bytes(metadata.len().saturating_sub(allocated(&metadata)));
@@ -55,6 +71,18 @@ pub(crate) fn shortages(config: &Config) -> Vec<(&DeviceConfig, Shortage)> {
         (device.overcommit != Overcommit::Refuse, config.device_index(&device.name))
     });
     shortages
+}
+
+/// What the namespaces in a directory need beyond what their files have.
+fn missing_in(config: &Config, device: &str, path: &Path) -> Bytes {
+    let all = config.subsystems.iter().flat_map(|subsystem| {
+        subsystem.namespaces.iter().filter(|namespace| namespace.device == device).map(|namespace| {
+            let name = file_name(&Identifiers::of(&subsystem.nqn, namespace).uuid);
+            let has = path.join(name).metadata().map_or(0, |metadata| allocated(&metadata));
+            namespace.size.unwrap_or_default().saturating_sub(Bytes(has))
+        })
+    });
+    all.fold(Bytes::ZERO, Bytes::saturating_add)
 }
 
 /// The free space of the file system of `path` for users other than root.

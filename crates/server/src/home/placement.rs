@@ -45,7 +45,7 @@ impl Placement {
                 Work::Copy(Box::new(Copying::new(sources, range.offset, command.fua, buffer)))
             }
             IoOp::Verify => Work::Verify(range),
-            IoOp::Flush => Work::Flush,
+            IoOp::Flush => Work::Flush(ByteRange { offset: self.offset, length: 1 << self.block_log2 }),
             IoOp::WriteZeroes { .. } => Work::WriteZeroes { range, durable: command.fua },
             IoOp::Deallocate(ranges) => {
                 Work::Deallocate(ranges.iter().map(|part| self.range(part.lba, part.blocks)).collect())

@@ -11,8 +11,8 @@
 //! Elsewhere: rules between the fields are `config`'s `check`.
 
 use crate::config::{
-    Backing, Config, DeviceConfig, DeviceKind, EmulatedConfig, NamespaceConfig, Overcommit, Problem,
-    ShareConfig, TenantKind,
+    Backing, Config, DeviceConfig, DeviceKind, DirectoryConfig, EmulatedConfig, NamespaceConfig, Overcommit,
+    Problem, ShareConfig, TenantKind,
 };
 use crate::device::{self, Identity};
 use crate::policy::{self, PolicyError};
@@ -85,7 +85,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         let may_be_made = match &device.kind {
             DeviceKind::File { create, .. } => *create,
             DeviceKind::Emulated(emulated) => emulated.create,
-            DeviceKind::Block { .. } | DeviceKind::Null { .. } => false,
+            DeviceKind::Block { .. } | DeviceKind::Directory(_) | DeviceKind::Null { .. } => false,
         };
         if let Some((_, path)) = path_of(&device.kind)
             && !may_be_made
@@ -169,7 +169,9 @@ fn keys(config: &Config) -> Vec<String> {
 /// Where the contents of a device are, and the field that says so.
 fn path_of(kind: &DeviceKind) -> Option<(&'static str, &PathBuf)> {
     match kind {
-        DeviceKind::File { path, .. } | DeviceKind::Block { path, .. } => Some(("path", path)),
+        DeviceKind::File { path, .. }
+        | DeviceKind::Block { path, .. }
+        | DeviceKind::Directory(DirectoryConfig { path, .. }) => Some(("path", path)),
         DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), .. }) => Some(("backing", path)),
         DeviceKind::Emulated(_) | DeviceKind::Null { .. } => None,
     }

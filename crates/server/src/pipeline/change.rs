@@ -12,7 +12,7 @@ use super::fence::Waiting;
 use super::message::ToPipeline;
 use super::wipe::Wiped;
 use crate::config::{Access, Limits};
-use crate::device::Usage;
+use crate::device::{FileChange, Usage};
 use crate::home::{Home, Placement};
 use crate::listing::ConnectionFacts;
 use crate::mailbox::Mailbox;
@@ -164,6 +164,8 @@ pub(crate) enum Change {
         /// Told how that has ended.
         done: Wiped,
     },
+    /// The files of a directory change.
+    Files(FileChange),
     /// Told when all changes before this one are done.
     Barrier(Sender<()>),
 }
@@ -279,6 +281,7 @@ impl Pipeline {
             Change::Wipe { range, what, done } => {
                 self.wipes.begin(now, &mut self.commands.switch, (range, what), done);
             }
+            Change::Files(change) => self.commands.switch.change_files(now, &mut self.reactor, change),
             Change::Disconnect { host, ended } => self.disconnect(now, &host, ended),
             // Whoever asked may have waited too long already.
             Change::Barrier(done) => drop(done.send(())),

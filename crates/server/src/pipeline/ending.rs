@@ -13,7 +13,7 @@ use super::commands::Commands;
 use super::message::{Report, ToPipeline};
 use super::{Origin, Phase, Pipeline};
 use crate::connections::message::ToConnections;
-use crate::switch::{Failure, IoSlot, Work};
+use crate::switch::{ByteRange, Failure, IoSlot, Work};
 use crate::tenants::TARGET;
 use sched::Priority;
 use std::io;
@@ -50,7 +50,7 @@ impl Pipeline {
         }
         self.phase = Phase::Flushing;
         self.commands.switch.settle();
-        let flush = IoSlot::new(TARGET, Priority::default(), Work::Flush, Origin::Target);
+        let flush = IoSlot::new(TARGET, Priority::default(), Work::Flush(ByteRange::EMPTY), Origin::Target);
         let io = self.commands.switch.ios.insert(flush);
         self.commands.switch.arrive(now, io);
     }

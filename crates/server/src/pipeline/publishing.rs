@@ -79,6 +79,7 @@ impl Publishing {
             view: policy.ssd_view(switch.clock().to_device(now)),
             busy: switch.busy(now),
             auxiliary: switch.auxiliary(),
+            files: switch.files(),
             extra_reads: switch.extra_reads(),
             turns,
         };

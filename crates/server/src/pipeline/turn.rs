@@ -170,7 +170,9 @@ impl Pipeline {
                     commands.close_connection(now, connection, end, reactor);
                 }
             }
-            Event::Disk { tag, result, buffer, .. } => commands.switch.on_disk(now, tag, result, buffer),
+            Event::Disk { token, tag, result, buffer } => {
+                commands.switch.on_disk(now, token, tag, result, buffer)
+            }
             Event::Woken => {
                 while let Some(message) = self.inbox.take() {
                     self.on_message(now, message);

@@ -15,10 +15,12 @@
 mod busy_polling;
 mod change;
 mod error;
+mod pools;
 mod preview;
 mod provisioning;
 mod reload;
 mod remote;
+mod snapshots;
 mod thread;
 mod topology;
 mod wipe;
@@ -27,10 +29,11 @@ pub use change::{Change, Subject};
 pub use error::StartError;
 pub use reload::ReloadError;
 pub use remote::Remote;
+pub use snapshots::Taken;
 
 use crate::acceptor::{self, Acceptor};
 use crate::assemble;
-use crate::config::{Config, ConfigError, NamespaceConfig};
+use crate::config::{Config, ConfigError, DeviceKind, NamespaceConfig};
 use crate::connections::message::ToConnections;
 use crate::device::Survey;
 use crate::identity::Identifiers;
@@ -78,6 +81,9 @@ pub struct NamespaceFacts {
 
 /// Open files other than connections: devices, listeners, rings, the log, and files of an embedding program.
 const DESCRIPTORS_BESIDE: u64 = 256;
+
+/// Handles of a namespace's file in a directory: for its IOs, its end, its name, its blocks, and for changes.
+const DESCRIPTORS_PER_FILE: u64 = 5;
 
 /// The target.
 pub struct Server;
@@ -132,6 +138,7 @@ impl Server {
         handle.config = handle.wipes.recall(&handle.topology, &asked).map_err(StartError::State)?;
         let provisioning = Provisioning::prepare(&handle.topology, &nothing, &handle.config)?;
         provisioning.commit(&mut handle.topology, &handle.config)?;
+        handle.confirm();
         handle.wipes.start(&handle.topology);
         if let Some((needed_by, what)) = handle.wipes.blocked(&asked, &handle.config) {
             let blocked = ReloadError::Blocked { what, needed_by };
@@ -149,7 +156,14 @@ impl Server {
 fn provide_descriptors(config: &Config) {
     let limits = &config.limits;
     let connections = [limits.connections, limits.connections_waiting, limits.discovery_connections];
-    let wanted = DESCRIPTORS_BESIDE + connections.map(u64::from).iter().sum::<u64>();
+    let is_directory = |name: &str| {
+        let mut devices = config.devices.iter().filter(|device| device.name == name);
+        devices.any(|device| matches!(device.kind, DeviceKind::Directory(_)))
+    };
+    let namespaces = config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+    let files = namespaces.filter(|namespace| is_directory(&namespace.device)).count() as u64;
+    let wanted =
+        DESCRIPTORS_BESIDE + DESCRIPTORS_PER_FILE * files + connections.map(u64::from).iter().sum::<u64>();
     match reactor::raise_descriptor_limit(wanted) {
         Ok(limit) if limit < wanted => warn!(
             limit,

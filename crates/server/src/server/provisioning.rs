@@ -9,6 +9,7 @@
 
 use super::StartError;
 use super::busy_polling;
+use super::pools::Prepared;
 use super::thread::{Thread, ThreadParts};
 use super::topology::{Listening, Other, Served, Ssd, Topology};
 use crate::acceptor;
@@ -66,6 +67,8 @@ pub(super) struct Provisioning {
     limits: Option<(Memory, Memory)>,
     /// The keys of hosts after the change.
     keys: Arc<KeyRing>,
+    /// The files of namespaces in directories.
+    files: Prepared,
 }
 
 struct NewNamespace {
@@ -133,6 +136,7 @@ impl Provisioning {
         if !opened.is_empty() || !changed_devices.is_empty() {
             check_space(new)?;
         }
+        let files = Prepared::new(topology, new, &facts)?;
         let keys = KeyRing::read(Clock.now(), new)
             .map_err(|problems| StartError::Config(ConfigError::Wrong { file: None, problems }))?;
         let keys = Arc::new(keys.after(&topology.proofs.keys));
@@ -158,6 +162,7 @@ impl Provisioning {
             records: Vec::new(),
             limits: None,
             keys,
+            files,
         };
         let mut slots = free_slots(&topology.subsystems);
         for subsystem in &new.subsystems {
@@ -227,7 +232,7 @@ impl Provisioning {
             let nsid = namespace.nsid;
             let (info, placement) = assemble::place(new, &now.nqn, namespace, devices)?;
             let Some(before) = before.namespaces.iter().find(|other| other.nsid == nsid) else {
-                let usage = assemble::usage(namespace, &info, devices);
+                let usage = assemble::usage(&now.nqn, namespace, &info, devices);
                 let (nqn, config) = (now.nqn.clone(), namespace.clone());
                 self.namespaces.push(NewNamespace { subsystem, home, info, placement, usage, nqn, config });
                 continue;
@@ -276,6 +281,7 @@ impl Provisioning {
                 ssd.facts = facts;
             }
         }
+        self.files.serve(topology, new);
         for (slot, policy) in self.policies.drain(..) {
             topology.change_ssd(slot, Change::Policy(policy));
         }

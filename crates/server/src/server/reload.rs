@@ -15,7 +15,7 @@
 use super::change::{Change, Resolved, changes};
 use super::provisioning::{Provisioning, Resized, in_order};
 use super::topology::Topology;
-use super::{ServerHandle, StartError, wipe};
+use super::{ServerHandle, StartError, pools, wipe};
 use crate::acceptor;
 use crate::assemble;
 use crate::config::{Config, ConfigError, SubsystemConfig};
@@ -94,9 +94,28 @@ impl ServerHandle {
     /// # Errors
     /// The error says why. Unless it says otherwise, nothing has changed.
     pub fn reload(&mut self, config: Config, limit: Duration) -> Result<Vec<Change>, ReloadError> {
+        let result = self.reload_unstored(config, limit);
+        self.confirm();
+        result
+    }
+
+    /// As [`ServerHandle::reload`], with a configuration that is not stored yet: if the target is killed before
+    /// [`ServerHandle::confirm`], the next one removes the files that were made for it in directories.
+    ///
+    /// # Errors
+    /// As [`ServerHandle::reload`].
+    pub fn reload_unstored(&mut self, config: Config, limit: Duration) -> Result<Vec<Change>, ReloadError> {
         let result = self.apply(config, limit);
         self.remote.update(&self.topology, &self.config);
         result
+    }
+
+    /// The present configuration is stored.
+    pub fn confirm(&self) {
+        self.topology
+            .running()
+            .filter_map(|(_, ssd)| ssd.facts.pool.as_ref())
+            .for_each(|pool| pool.confirm());
     }
 
     fn apply(&mut self, config: Config, limit: Duration) -> Result<Vec<Change>, ReloadError> {
@@ -116,6 +135,7 @@ impl ServerHandle {
             .map_err(|what| ReloadError::Stuck { what, waited: limit })?;
         self.wipes.await_needed(&config, limit, deadline)?;
         self.retire_devices(&config, deadline).map_err(|what| ReloadError::Stuck { what, waited: limit })?;
+        pools::part(&self.topology, &config);
         // Threads that were stopped have no IOs, too.
         if self.remote.is_stopped() {
             return Err(ReloadError::Stopped);
@@ -147,6 +167,7 @@ impl ServerHandle {
             ReloadError::New(StartError::Subsystem { nqn: "discovery".to_owned(), error })
         })?;
         let taken = wipe::taken(&self.topology, &self.config, &kept);
+        pools::doom(&self.topology, &self.config, &kept).map_err(ReloadError::New)?;
         self.wipes
             .announce(&self.topology, &taken)
             .map_err(|error| ReloadError::New(StartError::State(error)))?;

@@ -10,6 +10,7 @@ use super::topology::Topology;
 use crate::acceptor;
 use crate::config::{AccessState, Config};
 use crate::connections::message::ToConnections;
+use crate::device::{Pool, Snapshot, SnapshotError};
 use crate::listing::Listing;
 use crate::mailbox::Mailbox;
 use crate::pipeline::change::Change;
@@ -60,6 +61,8 @@ struct RunningSsd {
     flush_failed: Arc<AtomicBool>,
     mailbox: Mailbox<ToPipeline>,
     board: Arc<Board>,
+    /// The files of a directory.
+    pool: Option<Arc<Pool>>,
 }
 
 impl RunningSsd {
@@ -106,6 +109,7 @@ impl Remote {
             flush_failed: Arc::clone(&ssd.facts.flush_failed),
             mailbox: ssd.thread.mailbox.clone(),
             board: Arc::clone(&ssd.board),
+            pool: ssd.facts.pool.clone(),
         };
         let ssds = ssds.into_iter().map(running).collect();
         let mut running = self.lock();
@@ -116,6 +120,15 @@ impl Remote {
         running.ssds.iter().for_each(|ssd| ssd.change(Change::Drained(is_drained)));
         running.named = Arc::new(config.named_hosts());
         running.groups = config.groups.iter().map(|group| (group.name.clone(), group.state)).collect();
+    }
+
+    /// The snapshots in a directory, by name. Reads the directory.
+    ///
+    /// # Errors
+    /// There is no such directory, or it cannot be read.
+    pub fn snapshots(&self, device: &str) -> Result<Vec<Snapshot>, SnapshotError> {
+        let pool = self.lock().ssds.iter().find(|ssd| ssd.device == device).and_then(|ssd| ssd.pool.clone());
+        pool.ok_or_else(|| SnapshotError::NoDevice(device.to_owned()))?.snapshots()
     }
 
     /// Statistics of all SSDs and threads. An SSD whose thread has ended is left out.

@@ -17,7 +17,7 @@
 
 use super::ReloadError;
 use super::topology::Topology;
-use crate::config::{Config, NamespaceConfig};
+use crate::config::{Config, DeviceKind, NamespaceConfig};
 use crate::device::contents_name;
 use crate::pipeline::change::Change;
 use crate::pipeline::wipe::Wiped;
@@ -61,7 +61,10 @@ pub(super) fn taken(topology: &Topology, before: &Config, kept: &Config) -> Vec<
             let nsid = namespace.nsid;
             let kept = kept.subsystem(&subsystem.nqn);
             let staying = kept.and_then(|kept| kept.namespaces.iter().find(|other| other.nsid == nsid));
-            if !staying.unwrap_or(namespace).wipe_on_remove {
+            let device = &before.devices[before.device_index(&namespace.device).expect("it was checked")];
+            // The files of a directory are the care of `pools`.
+            if !staying.unwrap_or(namespace).wipe_on_remove || matches!(device.kind, DeviceKind::Directory(_))
+            {
                 continue;
             }
             let (from, to) = (staying.map_or(0, |now| length(topology, now)), length(topology, namespace));
@@ -74,7 +77,6 @@ pub(super) fn taken(topology: &Topology, before: &Config, kept: &Config) -> Vec<
                     length: to - from,
                     is_due: false,
                 };
-                let device = &before.devices[before.device_index(&namespace.device).expect("it was checked")];
                 let contents = topology.keeper().and_then(|_| contents_name(device));
                 taken.push(Wipe { record, device: device.name.clone(), contents, state: State::Wanted });
             }

@@ -14,7 +14,9 @@
 
 use super::beat::Pulse;
 use super::slow::{SlowIo, Slowest};
-use super::{AuxiliaryStats, Counters, ExtraReadStats, SsdStats, TenantStats, Transferred, TurnStats, Waits};
+use super::{
+    AuxiliaryStats, Counters, ExtraReadStats, FileStats, SsdStats, TenantStats, Transferred, TurnStats, Waits,
+};
 use crate::device::DeviceClock;
 use crate::tenants::TenantName;
 use measures::{Counter, Gauge, Histogram, SharedHistogram};
@@ -173,6 +175,8 @@ pub(crate) struct State {
     pub(crate) busy: Option<BusyPeriod>,
     /// The auxiliary store.
     pub(crate) auxiliary: Option<AuxiliaryStats>,
+    /// The files of a directory.
+    pub(crate) files: Option<FileStats>,
     /// The scheduler's own reads.
     pub(crate) extra_reads: ExtraReadStats,
     /// Turns that were cut.
@@ -306,6 +310,7 @@ impl Board {
             extra_reads: state.extra_reads,
             turns: state.turns,
             auxiliary: state.auxiliary,
+            files: state.files,
             all,
             tenants,
         }

@@ -119,6 +119,8 @@ pub struct SsdStats {
     pub turns: TurnStats,
     /// Its auxiliary store; `None` if it has none.
     pub auxiliary: Option<AuxiliaryStats>,
+    /// Its files; `None` if it is no directory.
+    pub files: Option<FileStats>,
     /// The IOs of all tenants there ever were.
     pub all: Counters,
     /// All hosts that have connected since the target started, but for those whose place was needed for another one, and the namespaces that are tenants, in no
@@ -157,6 +159,19 @@ pub struct AuxiliaryStats {
     pub is_exhausted: bool,
     /// The accuracy of such predictions.
     pub foresight: ais::Foresight,
+}
+
+/// The files of a directory. Counters only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileStats {
+    /// Files in use.
+    pub files: usize,
+    /// Times that writes of a file have waited for a snapshot.
+    pub holds: u64,
+    /// Of these, those that have ended by their time limit.
+    pub expired: u64,
+    /// The time in which writes have waited.
+    pub held: Nanos,
 }
 
 /// One tenant of one SSD. Counters only grow.

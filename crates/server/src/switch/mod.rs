@@ -37,12 +37,12 @@ pub(crate) use copying::Copying;
 pub(crate) use slot::{IoSlot, State};
 pub(crate) use work::{ByteRange, Failure, Halves, Spent, Work};
 
-use crate::device::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp};
+use crate::device::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, FileChange};
 use crate::intrusive_list::{Links, List};
 use crate::slab::{Key, Slab};
-use crate::stats::{AuxiliaryStats, ExtraReadStats};
+use crate::stats::{AuxiliaryStats, ExtraReadStats, FileStats};
 use nvme::spec::Busy;
-use reactor::{BufferPool, IoBuffer, Reactor};
+use reactor::{BufferPool, IoBuffer, Reactor, Token};
 use regions::Regions;
 use sched::{
     Action, Admitted, Backlog, BusyPeriod, Done, Io, IoId, Mark, Outcome, Policy, Reading, Refused, Share,
@@ -156,11 +156,12 @@ impl<T> Switch<T> {
     pub(crate) fn on_disk(
         &mut self,
         now: Instant,
+        file: Token,
         tag: u64,
         result: io::Result<()>,
         buffer: Option<IoBuffer>,
     ) {
-        self.device.on_disk(now, tag, result, buffer);
+        self.device.on_disk(now, file, tag, result, buffer);
     }
 
     /// Runs at most [`Turn::STEPS_MAX`] steps at `now`: collects from the device, and dispatches. Read buffers
@@ -289,6 +290,12 @@ impl<T> Switch<T> {
         }
     }
 
+    /// The files of a directory change.
+    pub(crate) fn change_files(&mut self, now: Instant, reactor: &mut Reactor, change: FileChange) {
+        self.wants_run = true;
+        self.device.change_files(now, reactor, change);
+    }
+
     /// The end is near: the next flush leaves nothing in an auxiliary store.
     pub(crate) fn settle(&mut self) {
         self.device.settle();
@@ -307,6 +314,11 @@ impl<T> Switch<T> {
     /// The device's auxiliary store, if it has one.
     pub(crate) fn auxiliary(&self) -> Option<AuxiliaryStats> {
         self.device.auxiliary()
+    }
+
+    /// The device's files, if it is a directory.
+    pub(crate) fn files(&self) -> Option<FileStats> {
+        self.device.files()
     }
 
     /// Counters of the scheduler's own reads.

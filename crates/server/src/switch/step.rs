@@ -65,7 +65,7 @@ impl Progress {
             // It reads the block as well, which costs no more than writing it.
             Work::CompareAndWrite { range, .. } => (IoKind::Write, Bytes(2 * range.length)),
             Work::Copy(copying) => (IoKind::Write, copying.charge()),
-            Work::Flush | Work::WriteZeroes { .. } | Work::Deallocate(_) | Work::Sent => {
+            Work::Flush(_) | Work::WriteZeroes { .. } | Work::Deallocate(_) | Work::Sent => {
                 (IoKind::Management, COST_MIN)
             }
         }
@@ -74,7 +74,6 @@ impl Progress {
     /// The next step of `work`, or `None` if it needs a buffer and the pool has none now.
     #[inline]
     pub(super) fn next(&self, work: &mut Work, tag: u64, pool: &mut BufferPool) -> Option<DeviceIo> {
-        let whole = ByteRange { offset: 0, length: 0 };
         if let Some((erase, ranges)) = work.erases()
             && let Some(erasure) = &self.erasure
             && let Some(ByteRange { offset, length }) = erasure.step(ranges)
@@ -113,8 +112,12 @@ impl Progress {
                 (*range, DeviceOp::Write { buffer, durable: *durable })
             }
             Work::Sent => unreachable!("another SSD's thread has it"),
-            // The flush after an erasure.
-            Work::Flush | Work::WriteZeroes { .. } | Work::Deallocate(_) => (whole, DeviceOp::Flush),
+            Work::Flush(range) => (*range, DeviceOp::Flush),
+            // The flush after an erasure, or all there is to do if it has no bytes.
+            Work::WriteZeroes { range, .. } => (*range, DeviceOp::Flush),
+            Work::Deallocate(ranges) => {
+                (ranges.first().copied().unwrap_or(ByteRange::EMPTY), DeviceOp::Flush)
+            }
         };
         Some(DeviceIo { tag, offset: range.offset, length: range.length, op })
     }
@@ -126,7 +129,7 @@ impl Progress {
             Work::CompareAndWrite { .. } => self.done == 0,
             Work::Copy(copying) => copying.piece.is_none(),
             Work::Write { .. }
-            | Work::Flush
+            | Work::Flush(_)
             | Work::WriteZeroes { .. }
             | Work::Deallocate(_)
             | Work::Sent => false,
@@ -208,7 +211,7 @@ impl Progress {
                 *buffer = done.buffer;
                 true
             }
-            Work::Flush | Work::Sent => true,
+            Work::Flush(_) | Work::Sent => true,
             Work::WriteZeroes { .. } | Work::Deallocate(_) => return self.on_erased(work),
         };
         if is_over { After::End } else { After::Step }

@@ -9,7 +9,7 @@ mod extra_reads;
 use super::*;
 use crate::device::{DeviceIo, DeviceOp, Erase, Quote};
 use crate::slab::steps;
-use reactor::Backend;
+use reactor::{Backend, Token};
 use sched::{
     DeviceConstants, ExtraRead, Fifo, Flashfq, FlashfqConfig, Gimbal, GimbalConfig, LinearCost, Millitokens,
     Next, Priority, Reflex, ReflexConfig, SupplyPoint, Ticket, TokenRate,
@@ -92,7 +92,14 @@ impl Device for HeldDevice {
         bench.held.push_back(io);
     }
 
-    fn on_disk(&mut self, _now: Instant, _tag: u64, _result: io::Result<()>, _buffer: Option<IoBuffer>) {
+    fn on_disk(
+        &mut self,
+        _now: Instant,
+        _file: Token,
+        _tag: u64,
+        _result: io::Result<()>,
+        _buffer: Option<IoBuffer>,
+    ) {
         unreachable!("no disk here");
     }
 
@@ -477,7 +484,7 @@ fn an_io_of_several_steps_takes_them_one_after_the_other() {
     world.settle();
     assert_eq!(
         world.submitted(),
-        [(1, "discard"), (2, "zeroes"), (5, "discard"), (0, "flush"), (9, "discard")]
+        [(1, "discard"), (2, "zeroes"), (5, "discard"), (2, "flush"), (9, "discard")]
     );
     assert_eq!(world.tags(), [1, 0]);
 }

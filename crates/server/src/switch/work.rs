@@ -16,6 +16,11 @@ pub(crate) struct ByteRange {
     pub(crate) length: u64,
 }
 
+impl ByteRange {
+    /// No bytes.
+    pub(crate) const EMPTY: ByteRange = ByteRange { offset: 0, length: 0 };
+}
+
 /// The operation of an IO.
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -48,8 +53,8 @@ pub(crate) enum Work {
     },
     /// Read the range to see whether it can be read.
     Verify(ByteRange),
-    /// Make earlier writes survive a power failure.
-    Flush,
+    /// Make earlier writes survive a power failure: of the file that the range is in, or of the whole device if it is empty.
+    Flush(ByteRange),
     /// Make the range read as zeros.
     WriteZeroes {
         /// Where.
@@ -143,7 +148,7 @@ impl Work {
             Work::Copy(copying) => copying.into_list().into(),
             Work::Read(_)
             | Work::Verify(_)
-            | Work::Flush
+            | Work::Flush(_)
             | Work::WriteZeroes { .. }
             | Work::Deallocate(_)
             | Work::Sent => Spent::Nothing,
@@ -153,13 +158,13 @@ impl Work {
     /// Whether it changes blocks.
     #[inline]
     pub(super) fn writes(&self) -> bool {
-        !matches!(self, Work::Read(_) | Work::Verify(_) | Work::Compare { .. } | Work::Flush | Work::Sent)
+        !matches!(self, Work::Read(_) | Work::Verify(_) | Work::Compare { .. } | Work::Flush(_) | Work::Sent)
     }
 
     /// The ranges that it writes, within the part that was submitted.
     pub(super) fn footprint(&self) -> Footprint {
         match self {
-            Work::Read(_) | Work::Verify(_) | Work::Compare { .. } | Work::Flush | Work::Sent => {
+            Work::Read(_) | Work::Verify(_) | Work::Compare { .. } | Work::Flush(_) | Work::Sent => {
                 Footprint::Nothing
             }
             Work::Write { range, .. } | Work::WriteZeroes { range, .. } => Footprint::Range(*range),

@@ -21,7 +21,7 @@ use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
 use crate::stats::AuxiliaryStats;
 use ais::{Gate, HostIo, Notice, Op, Piece, Stage, Step, Store};
 use open::{LogNote, OpenedLog};
-use reactor::{BufferPool, IoBuffer, Reactor};
+use reactor::{BufferPool, IoBuffer, Reactor, Token};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -399,10 +399,17 @@ impl Device for AuxiliaryDevice {
         self.carry_out(now, reactor);
     }
 
-    fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>) {
+    fn on_disk(
+        &mut self,
+        now: Instant,
+        file: Token,
+        tag: u64,
+        result: io::Result<()>,
+        buffer: Option<IoBuffer>,
+    ) {
         match &mut self.store {
-            Some(store) if FileDevice::is_store_tag(tag) => store.on_disk(now, tag, result, buffer),
-            _ => self.ssd.on_disk(now, tag, result, buffer),
+            Some(store) if FileDevice::is_store_tag(tag) => store.on_disk(now, file, tag, result, buffer),
+            _ => self.ssd.on_disk(now, file, tag, result, buffer),
         }
     }
 

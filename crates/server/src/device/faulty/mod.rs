@@ -18,11 +18,12 @@
 mod cache;
 mod fault;
 
-use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, Quote};
+use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, FileChange, Quote};
 use crate::config::{FaultConfig, FaultError, FaultKind, FaultRelease};
+use crate::stats::FileStats;
 use cache::{Cache, Overlay, RUN_MAX};
 use fault::Fault;
-use reactor::{BufferPool, IoBuffer, Reactor};
+use reactor::{BufferPool, IoBuffer, Reactor, Token};
 use std::collections::HashMap;
 use std::io;
 use units::{Bytes, Instant, Nanos};
@@ -313,9 +314,16 @@ impl Device for FaultyDevice {
         }
     }
 
-    fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>) {
+    fn on_disk(
+        &mut self,
+        now: Instant,
+        file: Token,
+        tag: u64,
+        result: io::Result<()>,
+        buffer: Option<IoBuffer>,
+    ) {
         self.now = self.clock.to_device(now);
-        self.inner.on_disk(now, tag, result, buffer);
+        self.inner.on_disk(now, file, tag, result, buffer);
     }
 
     fn poll(&mut self, now: Instant, reactor: &mut Reactor) {
@@ -326,6 +334,14 @@ impl Device for FaultyDevice {
         self.release(now, reactor);
         let is_due = |(due, _): &mut (Instant, DeviceDone)| *due <= self.now;
         self.done.extend(self.late.extract_if(.., is_due).map(|(_, done)| done));
+    }
+
+    fn files(&self) -> Option<FileStats> {
+        self.inner.files()
+    }
+
+    fn change_files(&mut self, now: Instant, reactor: &mut Reactor, change: FileChange) {
+        self.inner.change_files(now, reactor, change);
     }
 
     fn next_wake(&self) -> Option<Instant> {

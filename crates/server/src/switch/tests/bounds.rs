@@ -21,8 +21,15 @@ impl Device for PromptDevice {
         *self.submissions.borrow_mut() += 1;
         self.null.submit(now, reactor, io);
     }
-    fn on_disk(&mut self, now: Instant, tag: u64, result: io::Result<()>, buffer: Option<IoBuffer>) {
-        self.null.on_disk(now, tag, result, buffer);
+    fn on_disk(
+        &mut self,
+        now: Instant,
+        file: reactor::Token,
+        tag: u64,
+        result: io::Result<()>,
+        buffer: Option<IoBuffer>,
+    ) {
+        self.null.on_disk(now, file, tag, result, buffer);
     }
     fn poll(&mut self, now: Instant, reactor: &mut Reactor) {
         self.null.poll(now, reactor);

@@ -48,7 +48,14 @@ impl Device for Serial {
         self.queue.push_back((free + takes, now, io));
     }
 
-    fn on_disk(&mut self, _now: Instant, _tag: u64, _result: io::Result<()>, _buffer: Option<IoBuffer>) {
+    fn on_disk(
+        &mut self,
+        _now: Instant,
+        _file: Token,
+        _tag: u64,
+        _result: io::Result<()>,
+        _buffer: Option<IoBuffer>,
+    ) {
         unreachable!("no disk here");
     }
 
