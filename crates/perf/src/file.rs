@@ -2,6 +2,8 @@
 //!
 //! Both use direct IO with 32 outstanding reads, registered files and buffers, from the server's core, in turns. If the switch is slower because its core is fully
 //! busy, the reading says so: then the core is the limit, and not the switch's use of the disk.
+//!
+//! A namespace in a directory is compared with a file on the same disk, both through the switch, in turns as well.
 
 use crate::client::{Client, Tally};
 use crate::measure::{Bench, Goal, Line, Measure, Reading};
@@ -19,8 +21,18 @@ pub(crate) const FILE_VS_RAW: Measure = Measure {
     run: file_vs_raw,
 };
 
+/// A namespace in a directory beside a file.
+pub(crate) const DIRECTORY_VS_FILE: Measure = Measure {
+    lines: &[Line::ratio("directory_vs_file", Goal::AtLeast(0.97))],
+    about: "IOPS of 4 KiB random reads, QD 32: a namespace in a directory / a file on the same disk, both through the switch",
+    disturbed: true,
+    run: directory_vs_file,
+};
+
 /// Bytes of the file; written once, so that a read reaches the disk.
 const SIZE: u64 = 512 << 20;
+/// The UUID of the namespace in the directory, which is the name of its file.
+const FILE_NAME: &str = "5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a01";
 const DEPTH: u32 = 32;
 const LOAD: Load = Load { direction: Direction::Read, length: 4096, depth: DEPTH, digest: false, span: SIZE };
 /// If the target uses this part of its core or more, the core is the limit.
@@ -29,7 +41,7 @@ const LIMITED: f64 = 0.95;
 fn file_vs_raw(bench: &Bench) -> Result<Vec<Reading>> {
     let file = bench.scratch("file.img", "")?;
     let path = file.path()?;
-    fio(bench, path, &["--rw=write", "--bs=1M", "--iodepth=4", "--end_fsync=1"])?;
+    fill(bench, path)?;
     let server = bench.programs.target(bench.cores, &["--device", path])?;
     let mut client = Client::of_target(&server, 1, LOAD)?;
     let (mut through, mut raw) = (Vec::new(), Vec::new());
@@ -56,6 +68,43 @@ fn file_vs_raw(bench: &Bench) -> Result<Vec<Reading>> {
     );
     let excuse = (busy >= LIMITED).then_some("limited by CPU");
     Ok(vec![Reading { rounds: Rounds::new(ratios), detail, excuse }])
+}
+
+fn directory_vs_file(bench: &Bench) -> Result<Vec<Reading>> {
+    let file = bench.scratch("file.img", "")?;
+    fill(bench, file.path()?)?;
+    let pool = bench.scratch_folder("pool")?;
+    fill(bench, pool.child(FILE_NAME)?.as_str())?;
+    let config = bench.scratch(
+        "pool.toml",
+        &format!(
+            "listen = [\"127.0.0.1:0\"]\n[[device]]\nname = \"pool\"\nkind = \"directory\"\npath = {:?}\ncreate = true\n\
+             [[subsystem]]\nnqn = \"nqn.2025-01.io.gimbal:ssd\"\nallow_any_host = true\n\
+             [[subsystem.namespace]]\nnsid = 1\ndevice = \"pool\"\nsize = \"512M\"\nuuid = {FILE_NAME:?}\n",
+            pool.path()?
+        ),
+    )?;
+    let servers = [
+        bench.programs.target(bench.cores, &["-c", config.path()?])?,
+        bench.programs.target(bench.cores, &["--device", file.path()?])?,
+    ];
+    let [directory, file] = &servers;
+    let mut clients = [Client::of_target(directory, 1, LOAD)?, Client::of_target(file, 1, LOAD)?];
+    let mut rates = [Vec::new(), Vec::new()];
+    for turn in 0..2 * bench.rounds {
+        // Order: directory, file, file, directory, and so on.
+        let which = usize::from(turn % 4 == 1 || turn % 4 == 2);
+        rates[which].push(clients[which].run(bench.span)?.iops());
+    }
+    let ratios = rates[0].iter().zip(&rates[1]).map(|(directory, file)| directory / file).collect();
+    let [directory, file] = rates.map(|rates| Rounds::new(rates).median() / 1e3);
+    let detail = format!("{directory:.1}k in the directory, {file:.1}k in the file");
+    Ok(vec![Reading { rounds: Rounds::new(ratios), detail, excuse: None }])
+}
+
+/// Writes all of a file.
+fn fill(bench: &Bench, path: &str) -> Result<()> {
+    fio(bench, path, &["--rw=write", "--bs=1M", "--iodepth=4", "--end_fsync=1"]).map(drop)
 }
 
 /// Runs fio on `file` from the server's core, and returns its results.

@@ -57,7 +57,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// All measures, in the order of the table.
-const MEASURES: [&Measure; 21] = [
+const MEASURES: [&Measure; 22] = [
     &wire::CPU_PER_READ,
     &wire::RTT,
     &wire::CONNECTIONS,
@@ -75,6 +75,7 @@ const MEASURES: [&Measure; 21] = [
     &simulated::READS,
     &accuracy::ACCURACY,
     &file::FILE_VS_RAW,
+    &file::DIRECTORY_VS_FILE,
     &idle::IDLE_CPU,
     &idle::MEM_PER_CONNECTION,
     &scraped::SCRAPE,

@@ -68,6 +68,35 @@ impl Bench {
             .with_context(|| format!("protecting {}", file.0.display()))?;
         Ok(file)
     }
+
+    /// A new folder for one measure.
+    pub(crate) fn scratch_folder(&self, name: &str) -> Result<ScratchFolder> {
+        let folder = ScratchFolder(self.folder.join(format!("bench-{}-{name}", std::process::id())));
+        fs::create_dir_all(&folder.0).with_context(|| format!("making {}", folder.0.display()))?;
+        Ok(folder)
+    }
+}
+
+/// A folder that is removed at the end, with all that is in it.
+pub(crate) struct ScratchFolder(PathBuf);
+
+impl ScratchFolder {
+    /// Its path.
+    pub(crate) fn path(&self) -> Result<&str> {
+        self.0.to_str().with_context(|| format!("the name of {} is not UTF-8", self.0.display()))
+    }
+
+    /// The path of a file in it.
+    pub(crate) fn child(&self, name: &str) -> Result<String> {
+        Ok(format!("{}/{name}", self.path()?))
+    }
+}
+
+impl Drop for ScratchFolder {
+    fn drop(&mut self) {
+        // It may not exist, if the measure failed early.
+        fs::remove_dir_all(&self.0).ok();
+    }
 }
 
 /// A file that is removed at the end.
