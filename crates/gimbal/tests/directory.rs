@@ -101,7 +101,7 @@ fn snapshots_are_taken_listed_used_and_deleted_by_ctl() {
     done("snapshot delete pool first --dry-run");
     done("snapshot delete pool first");
     assert!(!place.names().iter().any(|name| name.contains(".snapshot")));
-    // What cannot be is refused with the field.
+    // Refusals name the field.
     for (fields, said) in [
         ("device=pool", "size"),
         ("device=pool size=64M offset=4K", "offset"),

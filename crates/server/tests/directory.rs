@@ -200,7 +200,7 @@ fn a_full_file_system_is_capacity_exceeded_for_whoever_needs_blocks() {
             assert!(found == pattern(piece, 64 * BLOCK), "piece {piece} on {kind}");
         }
         assert!(host.read(2, 0, 1).expect("readable") == block(1));
-        // What is in the way of new ones is the reserve.
+        // The reserve is in the way of new ones.
         let DeviceKind::Directory(of) = now.devices[0].kind.clone() else { unreachable!() };
         now.subsystems[0].namespaces.push(namespace(3, 16));
         drop(host);
@@ -324,7 +324,7 @@ fn what_a_kill_has_left_half_made_is_removed_and_nothing_else() {
         drop(start(now.clone()));
         assert_eq!(names_in(&path), expected, "after {left:?}");
     }
-    // What others have there is theirs.
+    // Files of others there are theirs.
     touch("notes.new");
     let server = start(now);
     assert!(names_in(&path).contains(&"notes.new".to_owned()));

@@ -73,7 +73,7 @@ pub(crate) fn shortages(config: &Config) -> Vec<(&DeviceConfig, Shortage)> {
     shortages
 }
 
-/// What the namespaces in a directory need beyond what their files have.
+/// The space that the namespaces in a directory need in addition to that of their files.
 fn missing_in(config: &Config, device: &str, path: &Path) -> Bytes {
     let all = config.subsystems.iter().flat_map(|subsystem| {
         subsystem.namespaces.iter().filter(|namespace| namespace.device == device).map(|namespace| {

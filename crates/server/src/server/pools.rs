@@ -24,7 +24,7 @@ use units::Bytes;
 /// How long the clone of a namespace for another one may take.
 const COPY_LIMIT: Duration = Duration::from_secs(5);
 
-/// The directories of a change that is prepared. What was made is removed if it is dropped before [`Prepared::serve`].
+/// The directories of a change that is prepared. Files that were made are removed if it is dropped before [`Prepared::serve`].
 #[derive(Default)]
 pub(super) struct Prepared(Vec<(usize, Arc<Pool>)>);
 
@@ -57,7 +57,7 @@ impl Prepared {
         for (slot, pool) in self.0.drain(..) {
             pool.surveyed().iter().for_each(|held| topology.survey.watch_held(Arc::downgrade(held)));
             pool.serve().into_iter().for_each(|change| topology.change_ssd(slot, Change::Files(change)));
-            // What a kill has left of earlier removals.
+            // Leftovers of earlier removals, after a kill.
             close_removed(topology, slot, &pool, config);
             pool.sweep();
         }

@@ -193,7 +193,7 @@ impl DirectoryDevice {
             && !file.is_changing()
             && let Some(quiet) = hold.quiet.take()
         {
-            // Whoever asked may have given up.
+            // The one who asked may have given up.
             let _ = quiet.send(());
         }
     }
@@ -353,7 +353,7 @@ impl Device for DirectoryDevice {
                 self.held.push(slot);
                 self.tell_if_quiet(slot);
             }
-            // Whoever asked may have given up.
+            // The one who asked may have given up.
             FileChange::Release { slot, held } => drop(held.send(self.release(now, reactor, slot))),
         }
     }

@@ -62,7 +62,7 @@ impl Pool {
     }
 }
 
-/// What the file system can do; what it could do at the last trial if there is no room for another one.
+/// The abilities of the file system; those of the last trial if there is no room for another one.
 fn abilities(
     path: &Path,
     directory: &File,

@@ -6,8 +6,8 @@
 //!                   └ an error: `roll_back` removes what was made
 //! ```
 //!
-//! A file is what was registered, or it is refused: one that is missing, was cut, has another name, or lies on another file system. What is
-//! half-made (`*.new`) is removed when the directory is opened. A file that no namespace has is kept, as a removed namespace may come back,
+//! A file is what was registered, or it is refused: one that is missing, was cut, has another name, or lies on another file system. Files that are
+//! half-made (`*.new`) are removed when the directory is opened. A file that no namespace has is kept, as a removed namespace may come back,
 //! unless it was made for a configuration that was never stored.
 //!
 //! All of this is on the thread that changes the target; pipelines have the open files only.
@@ -445,7 +445,7 @@ impl Pool {
         }
     }
 
-    /// What has lost its names is looked for in these.
+    /// The files that have become served, for the search for lost names.
     pub(crate) fn surveyed(&self) -> Vec<Arc<Held>> {
         let state = self.state();
         let new = state.members.values().filter(|member| member.stage != Stage::Served);

@@ -1,4 +1,4 @@
-//! What a directory remembers of itself: a file in it, written whole and renamed into place.
+//! The register of a directory: a file in it, written whole and renamed into place.
 //!
 //! It has the identity of the pool and of its file system, and the namespaces with the sizes that their files have. So a target tells a new
 //! namespace from one whose file was lost, one that has grown from one whose file was cut, and yesterday's directory from another one.
@@ -59,14 +59,14 @@ impl FileSystem {
     }
 }
 
-/// What a directory remembers.
+/// The register of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Register {
     version: u32,
     /// A random number of 128 bits.
     pub(super) pool: String,
     pub(super) file_system: FileSystem,
-    /// What the last trial of the file system has found.
+    /// The abilities that the last trial of the file system has found.
     #[serde(default)]
     pub(super) abilities: Option<Abilities>,
     /// By the names of their files, with the lengths that these have.

@@ -1,4 +1,4 @@
-//! What goes from a directory: files of removed namespaces, and what a kill has left.
+//! Removals from a directory: files of removed namespaces, and leftovers of a kill.
 //!
 //! A file is erased or removed only if its namespace was configured so, and that is noted in the register before hosts lose the namespace: a kill
 //! in between leaves the note, and the next start completes the removal, or drops the note if the namespace is still configured. A file that was

@@ -75,7 +75,7 @@ pub enum SnapshotError {
         "{what} within {limit:?}, so there is no snapshot and the namespace goes on: look at the device, or give it more time"
     )]
     Slow {
-        /// What was not over.
+        /// The step that was not over.
         what: &'static str,
         /// The time limit.
         limit: Duration,
@@ -139,7 +139,7 @@ impl Taking {
             // An open file of its own: an error of a flush is reported once to each, and the device must have its own.
             let from = File::options().read(true).open(format!("/proc/self/fd/{}", served.as_raw_fd()));
             let from = from.map_err(failed("opened"))?;
-            // What is flushed now need not be flushed while changes wait.
+            // A flush now leaves less to flush while changes wait.
             from.sync_data().map_err(failed("flushed"))?;
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -169,7 +169,7 @@ impl Taking {
             Ok(pause)
         };
         let spawned = thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
-            // Whoever asked may have given up.
+            // The one who asked may have given up.
             let _ = answer.send(steps());
         });
         spawned.map_err(|error| {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 pub(super) const PAGE: usize = 4096;
 
-/// What the trial has found.
+/// The abilities that a trial has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Abilities {
     /// The smallest block that can be read and written.
