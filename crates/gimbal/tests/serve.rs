@@ -106,7 +106,7 @@ fn config_check_reports_the_problems_of_a_file() {
     let result = output(&["config", "check", example]);
     assert!(result.status.success());
     let said = String::from_utf8(result.stdout).expect("text");
-    assert!(said.ends_with("valid (5 devices, 3 subsystems, 6 namespaces)\n"), "{said}");
+    assert!(said.ends_with("valid (6 devices, 3 subsystems, 7 namespaces)\n"), "{said}");
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let result = output(&["config", "check", manifest]);
     assert!(!result.status.success());
