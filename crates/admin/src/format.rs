@@ -31,10 +31,8 @@ impl Format {
     /// The media type.
     pub(crate) fn media_type(self) -> &'static str {
         match self {
-            Format::Text => "text/plain; version=0.0.4",
-            Format::Protobuf => {
-                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
-            }
+            Format::Text => metrics::TEXT_KIND,
+            Format::Protobuf => metrics::PROTOBUF_KIND,
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::order::{Action, Answer, OnDocument, OnSnapshot, Order, Source};
 use crate::place::Place;
 use crate::refusal::Refusal;
 use crate::service::PATIENCE;
-use crate::sight::Sight;
+use crate::sight::{Sight, response};
 use crate::snapshots;
 use axum::Router;
 use axum::body::Body;
@@ -429,13 +429,6 @@ fn refused(refusal: &Refusal) -> Response {
         answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     answer
-}
-
-fn response(status: StatusCode, kind: &'static str, body: String) -> Response {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
 }
 
 #[cfg(test)]

@@ -178,7 +178,7 @@ fn a_kill_at_any_moment_leaves_no_file_that_nobody_has() {
 }
 
 #[test]
-#[ignore = "long"]
+#[ignore = "300 kills, half a minute; run by make test-long"]
 fn many_kills_leave_no_file_that_nobody_has() {
     kills("many-kills", 300);
 }

@@ -15,6 +15,6 @@ mod text;
 
 pub use json::{identity, json};
 pub use lately::Lately;
-pub use protobuf::protobuf;
+pub use protobuf::{PROTOBUF_KIND, protobuf};
 pub use shown::{Shown, Tenants};
-pub use text::text;
+pub use text::{TEXT_KIND, text};

@@ -10,6 +10,10 @@ use prost::Message;
 use server::Stats;
 use units::Nanos;
 
+/// The media type of [`protobuf`].
+pub const PROTOBUF_KIND: &str =
+    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+
 /// log2 of the buckets per power of two.
 const SCHEMA: i32 = 3;
 /// Shorter durations count as zero: they are in the first of our buckets.

@@ -272,7 +272,7 @@ fn longest_turn(stats: &Stats) -> Nanos {
     turns.max().unwrap_or_default()
 }
 
-/// The number of a state in the log page of Asymmetric Namespace Access (NVM Express Base, 5.16.1.13).
+/// The number of a state in the log page Asymmetric Namespace Access of NVM Express Base.
 fn access(state: AccessState) -> u64 {
     match state {
         AccessState::Optimized => 1,

@@ -8,6 +8,9 @@ use prometheus::TextEncoder;
 use prometheus::proto::{self, LabelPair, MetricFamily, MetricType};
 use server::Stats;
 
+/// The media type of [`text`].
+pub const TEXT_KIND: &str = prometheus::TEXT_FORMAT;
+
 /// Bounds of the buckets of histograms: powers of two from 32.8 µs to 0.27 s, as log2 of nanoseconds.
 const BOUNDS: (u32, u32) = (15, 28);
 

@@ -461,7 +461,7 @@ fn a_snapshot_under_load_is_a_point_in_time() {
 }
 
 #[test]
-#[ignore = "long"]
+#[ignore = "240 snapshots under load, minutes; run by make test-long"]
 fn many_snapshots_under_load_are_points_in_time() {
     for (kind, threads) in [("xfs", 1), ("xfs", 4), ("btrfs", 1), ("btrfs", 4)] {
         let longest = snapshots_under_load(kind, threads, SchedulerConfig::default(), 60);

@@ -241,7 +241,7 @@ fn who_only_looks_gets_metrics_statistics_and_the_dashboard() {
     let seen = send(&router, "GET", "/metrics", &[], "");
     assert_eq!(
         (seen.status, &seen.headers[header::CONTENT_TYPE]),
-        (200, &HeaderValue::from_static("text/plain; version=0.0.4"))
+        (200, &HeaderValue::from_static(metrics::TEXT_KIND))
     );
     assert!(seen.body.contains("\ngimbal_accepted_total 9\n"), "{}", seen.body);
     let seen = send(&router, "GET", "/v1/stats", &[], "");

@@ -21,8 +21,6 @@ const LAYOUT_UNIT: Bytes = Bytes::kib(4);
 const TRANSFER_MAX: Bytes = Bytes::mib(16);
 /// Beyond this, busy polling only wastes processor time: a sleep costs microseconds.
 const SPIN_MAX: Nanos = Nanos::millis(10);
-/// Namespaces that are tenants. Each of them takes a few kilobytes on the thread of its SSD.
-const NAMESPACE_TENANTS_MAX: usize = 4096;
 /// More threads than the machines have processors that this is made for.
 const THREADS_MAX: u32 = 256;
 
@@ -402,7 +400,7 @@ impl Check<'_> {
             }
             self.problems.extend(tenant.share.problems(field));
         }
-        self.problems.extend(namespaces_as_tenants(self.config));
+        self.problems.extend(tenant::problems_of_namespaces(self.config));
     }
 
     fn limits(&mut self) {
@@ -469,36 +467,6 @@ impl Check<'_> {
             self.report(field, what, "shorten it");
         }
     }
-}
-
-/// The problems of namespaces that are tenants, or that are not and have promises.
-fn namespaces_as_tenants(config: &Config) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    for (index, subsystem) in config.subsystems.iter().enumerate() {
-        for (place, namespace) in subsystem.namespaces.iter().enumerate() {
-            let field = |name: &str| format!("subsystem[{index}].namespace[{place}].{name}");
-            let Some(share) = &namespace.share else { continue };
-            if subsystem.tenant_of(namespace) == TenantKind::Host {
-                let names = tenant::names_of(share);
-                let what = format!(
-                    "the tenants of namespace {} are its hosts, and {} would be the namespace's",
-                    namespace.nsid,
-                    names.join(", ")
-                );
-                let advice = "write tenant = \"namespace\" at it or at its subsystem, or write the field into the [[tenant]] of a host";
-                problems.push(Problem::new(field(names[0]), what, advice));
-            } else {
-                problems.extend(share.problems(field));
-            }
-        }
-    }
-    if let Some(first) = config.namespace_tenants().nth(NAMESPACE_TENANTS_MAX) {
-        let [index, place] = first.places;
-        let what = format!("more than {NAMESPACE_TENANTS_MAX} namespaces are tenants");
-        let advice = "let the others count for their hosts, with tenant = \"host\"";
-        problems.push(Problem::new(format!("subsystem[{index}].namespace[{place}].tenant"), what, advice));
-    }
-    problems
 }
 
 /// The problem of a qualified name, if it has one.

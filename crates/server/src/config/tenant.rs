@@ -6,6 +6,7 @@
 //! [`FIELDS`] and [`SLO_FIELDS`] are the tables of its numbers: reader, check, list of changes, writer and the reference in the docs use
 //! their rows.
 
+use super::Config;
 use super::fields::{Fields, Findings};
 use super::problem::Problem;
 use super::read::{missing, required};
@@ -13,6 +14,9 @@ use super::schema::{self, Field, field};
 use sched::{DeviceConstants, Percentile, Share, Slo};
 use std::net::IpAddr;
 use units::{ByteRate, Nanos};
+
+/// Namespaces that are tenants. Each of them takes a few kilobytes on the thread of its SSD.
+const NAMESPACE_TENANTS_MAX: usize = 4096;
 
 /// The tenant that an IO counts for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -157,11 +161,41 @@ pub const SLO_FIELDS: &[Field<Slo>] = &[
 ];
 
 /// The names of the fields of a share that differ from an equal one; `weight` if none does.
-pub(super) fn names_of(share: &ShareConfig) -> Vec<&'static str> {
+fn names_of(share: &ShareConfig) -> Vec<&'static str> {
     let rows = FIELDS.iter().filter(|row| row.differs(share, &ShareConfig::EQUAL));
     let mut names: Vec<&str> = rows.map(|row| row.name).collect();
     names.extend(share.slo.is_some().then_some("slo"));
     if names.is_empty() { vec!["weight"] } else { names }
+}
+
+/// The problems of namespaces that are tenants, or that are not and have promises.
+pub(super) fn problems_of_namespaces(config: &Config) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (index, subsystem) in config.subsystems.iter().enumerate() {
+        for (place, namespace) in subsystem.namespaces.iter().enumerate() {
+            let field = |name: &str| format!("subsystem[{index}].namespace[{place}].{name}");
+            let Some(share) = &namespace.share else { continue };
+            if subsystem.tenant_of(namespace) == TenantKind::Host {
+                let names = names_of(share);
+                let what = format!(
+                    "the tenants of namespace {} are its hosts, and {} would be the namespace's",
+                    namespace.nsid,
+                    names.join(", ")
+                );
+                let advice = "write tenant = \"namespace\" at it or at its subsystem, or write the field into the [[tenant]] of a host";
+                problems.push(Problem::new(field(names[0]), what, advice));
+            } else {
+                problems.extend(share.problems(field));
+            }
+        }
+    }
+    if let Some(first) = config.namespace_tenants().nth(NAMESPACE_TENANTS_MAX) {
+        let [index, place] = first.places;
+        let what = format!("more than {NAMESPACE_TENANTS_MAX} namespaces are tenants");
+        let advice = "write tenant = \"host\" at the others";
+        problems.push(Problem::new(format!("subsystem[{index}].namespace[{place}].tenant"), what, advice));
+    }
+    problems
 }
 
 /// The name of the field that has the latency of an objective.

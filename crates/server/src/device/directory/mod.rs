@@ -12,7 +12,7 @@
 //! limit, whatever the thread does that has asked for it.
 //!
 //! Holds: while a hold is in force no change of the file is on its way, and all that waited goes on in order
-//!        (`tests/directory.rs` of the crate `gimbal`).
+//!        (`a_snapshot_under_load_is_a_point_in_time` in `tests/directory.rs`).
 //! Elsewhere: the files are the `pool`'s; what it remembers is the `register`; which directory is accepted is `opening` and `trial`; what is removed is `removal`; copies at a point in
 //!            time are `snapshot`.
 
@@ -315,9 +315,11 @@ impl Device for DirectoryDevice {
     }
 
     fn take_finished(&mut self, done: &mut Vec<DeviceDone>) {
-        for slot in std::mem::take(&mut self.touched) {
-            self.collect(slot);
-        }
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.drain(..).for_each(|slot| self.collect(slot));
+        // Those that were touched again; the memory stays.
+        touched.append(&mut self.touched);
+        self.touched = touched;
         done.append(&mut self.done);
     }
 

@@ -12,7 +12,7 @@
 //! itself when its time is over; a clone that was not over by then is dropped.
 //!
 //! Holds: a snapshot has every write that was answered before it was asked for, and none that was begun after its answer
-//!        (`a_snapshot_under_load_is_a_point_in_time` in `tests/directory.rs` of the crate `gimbal`).
+//!        (`a_snapshot_under_load_is_a_point_in_time` in `tests/directory.rs`).
 
 use super::super::error::DeviceError;
 use super::super::open::system;
