@@ -23,7 +23,8 @@ enum StateCommand {
         #[command(flatten)]
         place: Place,
     },
-    /// Print what is stored: reservations without their keys, logs of auxiliary stores, wipes to be done, learnt models
+    /// Print what is stored: reservations without their keys, logs of auxiliary stores, wipes to be done, pools of directories, learnt
+    /// models
     Show {
         #[command(flatten)]
         place: Place,
@@ -90,8 +91,9 @@ fn summary(contents: &StateContents) -> String {
     let Some(version) = contents.version else { return "not there; a start makes it".to_owned() };
     let (reservations, logs, learnt) = (contents.reservations.len(), contents.logs.len(), contents.learnt);
     let wipes: usize = contents.wipes.iter().map(|(_, count)| count).sum();
+    let pools = contents.pools.len();
     format!(
-        "version {version}, reservations of {reservations} namespaces, logs of {logs} SSDs, {wipes} wipes, models of {learnt} SSDs"
+        "version {version}, reservations of {reservations} namespaces, logs of {logs} SSDs, {wipes} wipes, pools of {pools} directories, models of {learnt} SSDs"
     )
 }
 
@@ -107,7 +109,8 @@ fn to_text(directory: &Path, contents: &StateContents) -> String {
         format!("{count} parts of {ssd} have to be erased before they are served\n")
     };
     let parts = contents.reservations.iter().map(namespace).chain(contents.logs.iter().map(log));
-    let parts = parts.chain(contents.wipes.iter().map(wipe));
+    let pool = |(path, pool): &(PathBuf, String)| format!("{} had the pool {pool}\n", path.display());
+    let parts = parts.chain(contents.wipes.iter().map(wipe)).chain(contents.pools.iter().map(pool));
     format!("{}: {}\n{}", directory.display(), summary(contents), parts.collect::<String>())
 }
 
@@ -128,6 +131,7 @@ fn to_json(directory: &Path, contents: &StateContents) -> Value {
         "reservations": contents.reservations.iter().map(namespace).collect::<Vec<_>>(),
         "logs": contents.logs.iter().map(log).collect::<Vec<_>>(),
         "wipes": contents.wipes.iter().map(|(ssd, count)| json!({ "ssd": ssd, "count": count })).collect::<Vec<_>>(),
+        "pools": contents.pools.iter().map(|(path, pool)| json!({ "path": path, "pool": pool })).collect::<Vec<_>>(),
         "learnt": contents.learnt,
         "problems": contents.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })

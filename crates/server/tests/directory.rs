@@ -277,6 +277,50 @@ fn what_is_not_the_directory_or_the_file_of_yesterday_is_refused() {
     assert!(client(&server).read(1, 3, 1).expect("readable") == block(3), "the real one is served");
 }
 
+/// Also with `create = true`, and where the file system has no number that lasts.
+#[test]
+fn an_unmounted_directory_never_becomes_a_new_pool() {
+    let mut disk = mounted("remembered", "xfs", 320);
+    let path = PathBuf::from(disk.mount_point());
+    let mut now = config(directory(&path), vec![namespace(1, 64)]);
+    now.state_dir = Some(disk.folder.join("state"));
+    let server = start(now.clone());
+    assert_eq!(client(&server).write(1, 3, &block(3)), Status::SUCCESS);
+    assert_eq!(server.shutdown(AMPLE), Shutdown::Complete);
+
+    disk.undo_last();
+    let why = refused(&now);
+    assert!(why.contains("has no pool") && why.contains("is its file system mounted?"), "{why}");
+    assert!(names_in(&path).is_empty(), "nothing is made in the mount point");
+    // Another XFS, with a pool of its own.
+    let mut other = mounted("remembered-other", "xfs", 320);
+    let there = PathBuf::from(other.mount_point());
+    let served = start(config(directory(&there), vec![namespace(1, 64)]));
+    assert_eq!(served.shutdown(AMPLE), Shutdown::Complete);
+    other.undo_last();
+    let mount = path.to_str().expect("text");
+    run("mount", &[&other.device, mount]);
+    let why = refused(&now);
+    assert!(why.contains("when it was served last: is another file system mounted there?"), "{why}");
+    run("umount", &[mount]);
+
+    let device = disk.device.clone();
+    run("mount", &[&device, mount]);
+    disk.undo("umount", &[mount]);
+    let server = start(now.clone());
+    assert!(client(&server).read(1, 3, 1).expect("readable") == block(3), "the real one is served");
+    assert_eq!(server.shutdown(AMPLE), Shutdown::Complete);
+
+    // The advice of the error gives the old pool up.
+    disk.undo_last();
+    let why = refused(&now);
+    let note = why.rsplit("remove ").next().expect("the last words name it");
+    fs::remove_file(note).expect("it is there");
+    let server = start(now);
+    assert_eq!(server.shutdown(AMPLE), Shutdown::Complete);
+    assert!(names_in(&path).contains(&file_name(1)), "a new pool was made");
+}
+
 #[test]
 fn a_file_that_is_removed_or_cut_behind_our_back_concerns_its_namespace_only() {
     let disk = mounted("behind", "ext4", 320);

@@ -164,9 +164,10 @@ impl OpenDevice {
     }
 }
 
-/// Opens the device that `config` describes. `keeper` knows which log may have data of it.
+/// Opens the device that `config` describes. `keeper` knows which log may have data of it, and which pool a
+/// directory had.
 pub(crate) fn open(config: &DeviceConfig, keeper: Option<&Keeper>) -> Result<OpenDevice, DeviceError> {
-    let mut sound = open_sound(config)?;
+    let mut sound = open_sound(config, keeper)?;
     if let Some(held) = sound.facts.held.first().filter(|_| sound.facts.read_only && config.ais.is_some()) {
         let why =
             "is read-only, so there is nothing to keep in an auxiliary store; remove [device.ais]".to_owned();
@@ -180,7 +181,7 @@ pub(crate) fn open(config: &DeviceConfig, keeper: Option<&Keeper>) -> Result<Ope
 }
 
 /// Opens a device without its name and its configured faults.
-fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
+fn open_sound(config: &DeviceConfig, keeper: Option<&Keeper>) -> Result<OpenDevice, DeviceError> {
     let force = config.force;
     let writing = Writing::of(config.read_only);
     match &config.kind {
@@ -217,7 +218,7 @@ fn open_sound(config: &DeviceConfig) -> Result<OpenDevice, DeviceError> {
         DeviceKind::Directory(DirectoryConfig { path, create, direct, reserve }) => {
             let (create, direct, reserve) = (*create, *direct, *reserve);
             let options = PoolOptions { path, direct, create, read_only: config.read_only, reserve };
-            let pool = Pool::open(&options)?;
+            let pool = Pool::open(&options, keeper)?;
             let facts = Facts {
                 block_size_min: pool.block_size_min(),
                 // The files were tried: they make holes, and holes read as zeros.

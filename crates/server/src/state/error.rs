@@ -45,6 +45,18 @@ pub enum StateError {
         /// The problem.
         what: String,
     },
+    /// The note of the pool of a directory cannot be read.
+    #[error(
+        "the note of the pool of a directory, in {}, is not valid: {what}. Be sure that the right file system is mounted there, and remove the \
+         file: it is made anew",
+        .path.display()
+    )]
+    PoolUnknown {
+        /// The file.
+        path: PathBuf,
+        /// The problem.
+        what: String,
+    },
     /// The note of blocks to erase cannot be read.
     #[error(
         "the note which blocks of an SSD have to be erased, in {}, is not valid: {what}. Put the file back from a backup; or remove it and \

@@ -2,7 +2,7 @@
 
 use super::format::{decode_any, hex};
 use super::version::{Kind, expect_kind, known, reservation_files};
-use super::{LEARNT, LOGS, RESERVATIONS, StateError, WIPES, file, logs, trust, wipes};
+use super::{LEARNT, LOGS, NOTES, POOLS, RESERVATIONS, StateError, WIPES, file, logs, pools, trust, wipes};
 use rustix::fs::{Access, access};
 use std::fs;
 use std::io;
@@ -19,6 +19,8 @@ pub struct StateContents {
     pub logs: Vec<(String, PathBuf)>,
     /// The names of SSDs with blocks that have to be erased before they are served, with the number of their wipes.
     pub wipes: Vec<(String, usize)>,
+    /// The directories that were served, with the numbers of their pools.
+    pub pools: Vec<(PathBuf, String)>,
     /// The number of SSDs of which a model is stored.
     pub learnt: usize,
     /// Reasons that keep a target from a start with this directory, or from serving a namespace.
@@ -66,7 +68,7 @@ fn usable(directory: &Path) -> Result<(), StateError> {
     trust::expect_trusted(directory, trust::Others::MayAddFiles)?;
     known(directory)?;
     expect_writable(directory)?;
-    for folder in [RESERVATIONS, LEARNT, LOGS, WIPES].map(|name| directory.join(name)) {
+    for folder in [RESERVATIONS].into_iter().chain(NOTES).map(|name| directory.join(name)) {
         // A start makes those that are missing.
         if is_there(&folder)? {
             trust::expect_trusted(&folder, trust::Others::MayNotWrite)?;
@@ -100,6 +102,12 @@ fn examine(directory: &Path, contents: &mut StateContents) -> Result<(), StateEr
     for path in listed(&directory.join(LOGS), "toml")? {
         match logs::read(&path) {
             Ok(record) => contents.logs.push((record.ssd, record.log)),
+            Err(error) => contents.problems.push(error),
+        }
+    }
+    for path in listed(&directory.join(POOLS), "toml")? {
+        match pools::read(&path) {
+            Ok(record) => contents.pools.push((record.path, record.pool)),
             Err(error) => contents.problems.push(error),
         }
     }

@@ -1,5 +1,5 @@
 //! The state directory, which outlives the target: reservations that persist through power loss, learnt models of SSDs (`learnt`),
-//! which SSDs may have data in a log (`logs`), and which blocks have to be erased (`wipes`). Its version is in a file of its own (`version`).
+//! which SSDs may have data in a log (`logs`), which blocks have to be erased (`wipes`), and which pools directories had (`pools`). Its version is in a file of its own (`version`).
 //!
 //! ```text
 //!   server  ── load ──►┐                       DIRECTORY/reservations/UUID-HASH.json
@@ -26,6 +26,7 @@ mod frame;
 mod inspect;
 mod learnt;
 mod logs;
+mod pools;
 mod trust;
 mod version;
 mod wipes;
@@ -33,6 +34,7 @@ mod wipes;
 pub use error::StateError;
 pub use inspect::{StateContents, StoredReservations, check_state_directory, inspect_state_directory};
 pub(crate) use logs::LogRecord;
+pub(crate) use pools::PoolRecord;
 pub(crate) use wipes::WipeRecord;
 
 use file::StateFile;
@@ -55,6 +57,10 @@ const LEARNT: &str = "learnt";
 const LOGS: &str = "logs";
 /// That of the notes which blocks have to be erased.
 const WIPES: &str = "wipes";
+/// That of the pools that directories had.
+const POOLS: &str = "pools";
+/// All folders of notes.
+const NOTES: [&str; 4] = [LEARNT, LOGS, WIPES, POOLS];
 /// Only the owner may read the keys and names of hosts.
 const DIRECTORY_MODE: u32 = 0o700;
 /// Longest wait for the end of the thread. A thread whose disk hangs never ends.
@@ -93,14 +99,14 @@ pub fn prepare_state_directory(directory: &Path) -> Result<(), StateError> {
     if is_new {
         file::sync_directory(directory).map_err(failed("make the directory last", directory))?;
     }
-    for folder in [LEARNT, LOGS, WIPES].map(|name| directory.join(name)) {
+    for folder in NOTES.map(|name| directory.join(name)) {
         DirBuilder::new()
             .recursive(true)
             .mode(DIRECTORY_MODE)
             .create(&folder)
             .map_err(failed("make the directory", &folder))?;
     }
-    for folder in [RESERVATIONS, LEARNT, LOGS, WIPES] {
+    for folder in [RESERVATIONS].into_iter().chain(NOTES) {
         trust::expect_trusted(&directory.join(folder), trust::Others::MayNotWrite)?;
     }
     let probe = reservations.join(format!(".probe-{}", std::process::id()));
@@ -121,6 +127,8 @@ enum Request {
     LoadWipes { ssd: String, answer: Sender<Result<Vec<WipeRecord>, StateError>> },
     NoteWipe { ssd: String, record: WipeRecord, answer: Sender<Result<(), StateError>> },
     ForgetWipe { ssd: String, record: WipeRecord, answer: Sender<Result<(), String>> },
+    LoadPool { directory: PathBuf, answer: Sender<Result<Option<(PoolRecord, PathBuf)>, StateError>> },
+    StorePool { record: PoolRecord, answer: Sender<Result<(), StateError>> },
     Barrier(Sender<()>),
     End,
 }
@@ -209,6 +217,20 @@ impl Keeper {
         drop(self.0.send(Request::ForgetWipe { ssd, record, answer }));
     }
 
+    /// The pool that a directory had, and the file that says so.
+    pub(crate) fn load_pool(&self, directory: PathBuf) -> Result<Option<(PoolRecord, PathBuf)>, StateError> {
+        let (answer, answered) = channel();
+        drop(self.0.send(Request::LoadPool { directory, answer }));
+        answered.recv().unwrap_or(Err(StateError::Gone))
+    }
+
+    /// Notes the pool of a directory. When this returns, that survives a kill.
+    pub(crate) fn store_pool(&self, record: PoolRecord) -> Result<(), StateError> {
+        let (answer, answered) = channel();
+        drop(self.0.send(Request::StorePool { record, answer }));
+        answered.recv().unwrap_or(Err(StateError::Gone))
+    }
+
     /// Waits until all earlier requests are done; false at `deadline`.
     pub(crate) fn barrier(&self, deadline: Instant) -> bool {
         let (answer, answered) = channel();
@@ -239,6 +261,7 @@ impl StateThread {
             unlearnt: 0,
             logs: directory.join(LOGS),
             wipes: directory.join(WIPES),
+            pools: directory.join(POOLS),
         };
         let handle = thread::Builder::new().name("state".to_owned()).spawn(move || {
             while let Ok(request) = requests.recv() {
@@ -288,6 +311,8 @@ struct Files {
     logs: PathBuf,
     /// The notes which blocks have to be erased.
     wipes: PathBuf,
+    /// The pools that directories had.
+    pools: PathBuf,
 }
 
 impl Files {
@@ -315,6 +340,10 @@ impl Files {
                 let forgotten = wipes::forget(&self.wipes, &ssd, &record);
                 drop(answer.send(forgotten.map_err(|error| error.to_string())));
             }
+            Request::LoadPool { directory, answer } => {
+                drop(answer.send(pools::load(&self.pools, &directory)));
+            }
+            Request::StorePool { record, answer } => drop(answer.send(pools::store(&self.pools, &record))),
             Request::Barrier(answer) => drop(answer.send(())),
             Request::End => return true,
         }

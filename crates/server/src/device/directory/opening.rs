@@ -8,12 +8,13 @@ use super::super::open::{lock, system};
 use super::pool::{Pool, State, is_full, unusable};
 use super::register::{self, FileSystem, Register};
 use super::trial::{self, Abilities};
+use crate::state::{Keeper, PoolRecord};
 use rustix::fs::StatVfsMountFlags;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tracing::{info, warn};
 use units::Bytes;
@@ -28,8 +29,11 @@ pub(in crate::device) struct PoolOptions<'c> {
 }
 
 impl Pool {
-    /// Opens a directory, locks it, and removes what is half-made.
-    pub(in crate::device) fn open(options: &PoolOptions<'_>) -> Result<Pool, DeviceError> {
+    /// Opens a directory, locks it, and removes what is half-made. `keeper` knows which pool it had.
+    pub(in crate::device) fn open(
+        options: &PoolOptions<'_>,
+        keeper: Option<&Keeper>,
+    ) -> Result<Pool, DeviceError> {
         let PoolOptions { path, direct, create, read_only, reserve } = *options;
         let flags = libc::O_DIRECTORY | libc::O_CLOEXEC;
         let opened = File::options().read(true).custom_flags(flags).open(path);
@@ -49,7 +53,14 @@ impl Pool {
             return Err(DeviceError::ReadOnly { path: path.to_owned(), why });
         }
         let read_only = is_protected || read_only == Some(true);
-        let mut register = expect_register(path, &directory, create && !read_only)?;
+        let real = path.canonicalize().map_err(system(path, "examined"))?;
+        let recall = |keeper: &Keeper| keeper.load_pool(real.clone());
+        let remembered = keeper.map(recall).transpose().map_err(DeviceError::State)?.flatten();
+        let mut register = expect_register(path, &directory, create && !read_only, remembered.as_ref())?;
+        if let (Some(keeper), None) = (keeper, remembered) {
+            let record = PoolRecord { path: real, pool: register.pool.clone() };
+            keeper.store_pool(record).map_err(DeviceError::State)?;
+        }
         let abilities = abilities(path, &directory, direct, read_only, &mut register)?;
         let held = Arc::new(Held::new(path, &directory)?);
         let state = Mutex::new(State { register, members: BTreeMap::new() });
@@ -88,8 +99,13 @@ fn abilities(
     Ok(found)
 }
 
-/// The register of a directory; that of a new pool if it has none and may have one.
-fn expect_register(path: &Path, directory: &File, create: bool) -> Result<Register, DeviceError> {
+/// The register of a directory; that of a new pool if it has none, never had one, and may have one.
+fn expect_register(
+    path: &Path,
+    directory: &File,
+    create: bool,
+    remembered: Option<&(PoolRecord, PathBuf)>,
+) -> Result<Register, DeviceError> {
     let here = FileSystem::of(directory).map_err(system(path, "examined"))?;
     if let Some(register) = Register::read(path, directory)? {
         let before = &register.file_system;
@@ -106,7 +122,27 @@ fn expect_register(path: &Path, directory: &File, create: bool) -> Result<Regist
             );
             return Err(unusable(path, why));
         }
+        if let Some((before, note)) = remembered.filter(|(before, _)| before.pool != register.pool) {
+            let why = format!(
+                "has the pool {}, and had {} when it was served last: is another file system mounted there? To serve the one that is there now, \
+                 remove {}",
+                register.pool,
+                before.pool,
+                note.display(),
+            );
+            return Err(unusable(path, why));
+        }
         return Ok(register);
+    }
+    if let Some((before, note)) = remembered {
+        let why = format!(
+            "has no pool ({}), and had {} when it was served last: is its file system mounted? It is on {} now. To give that pool up, remove {}",
+            register::NAME,
+            before.pool,
+            here.shown(),
+            note.display(),
+        );
+        return Err(unusable(path, why));
     }
     if !create {
         let why = format!(
