@@ -89,6 +89,7 @@ pub(crate) fn home(
         io_queues_max: bounds.io_queues_max,
         queue_entries_max: bounds.queue_entries_max,
         keep_alive_max: bounds.keep_alive_max,
+        controller_ids: subsystem.cntlid,
         ana_groups_max: GROUP_MAX,
         ..Limits::default()
     };

@@ -12,6 +12,7 @@ use nvme::spec::connect::{ConnectResult, HostId};
 use nvme::spec::opcode::{admin, fabrics};
 use nvme::spec::property::offset;
 use nvme::spec::{AuthenticationCommand, Cqe, Sqe, Status};
+use nvme::subsystem::ControllerIds;
 use nvme::tcp::host::Transfer;
 use server::config::{AllowedHosts, Authentication, Config, DEFAULT_NQN, DiscoveryAccess, HostConfig};
 use server::{Refusal, ServerHandle};
@@ -100,6 +101,26 @@ fn a_host_with_its_key_gets_in() {
             assert!(Refusal::ALL.into_iter().all(|refusal| refusals.of(refusal) == 0), "{refusals:?}");
         }
     }
+}
+
+/// Two targets that serve one subsystem have ranges that do not overlap, so both ways to draw must keep to them.
+#[test]
+fn proved_and_other_controllers_share_the_range_of_their_subsystem() {
+    let keys = KeyFiles::new("range");
+    let mut config = secured(&keys, Authentication::Optional);
+    config.subsystems[0].cntlid = ControllerIds::new(40_000, 40_001).expect("the range is in order");
+    let server = start(config);
+    let address = server.addresses()[0];
+    let (_plain, cqe) = connected(address, OTHER);
+    assert_eq!((cqe.status(), cqe.dw0()), (Status::SUCCESS, 40_000));
+    let (mut proved, cqe) = connected(address, HOST);
+    assert_eq!((cqe.status(), cqe.dw0()), (Status::SUCCESS, 40_001 | ConnectResult::AUTHENTICATION));
+    let (outcome, _) = prove(&mut proved, &mut exchange(HOST, own(1), 1)).expect("it is not closed");
+    assert_eq!(outcome, Outcome::Proved(0));
+    // The subsystem answers this, so it has the controller.
+    assert_eq!(read_version(&mut proved), Status::SUCCESS);
+    let (_third, cqe) = connected(address, OTHER);
+    assert_eq!(cqe.status(), Status::CONNECT_CONTROLLER_BUSY);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! configuration, so the other files need not check it.
 
 use super::connect::ConnectBounds;
+use super::controller_ids::ControllerIds;
 use crate::spec::{Nqn, connect::CNTLID_MAX};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -57,6 +58,8 @@ pub struct Limits {
     pub queue_entries_max: u16,
     /// Controllers of the subsystem.
     pub controllers_max: u16,
+    /// The identifiers of its controllers. There are no more controllers than these.
+    pub controller_ids: ControllerIds,
     /// Controllers of one host, so that one tenant cannot lock out the others.
     pub controllers_per_host_max: u16,
     /// Largest namespace identifier.
@@ -87,6 +90,7 @@ impl Default for Limits {
             io_queues_max: 128,
             queue_entries_max: 1024,
             controllers_max: 1024,
+            controller_ids: ControllerIds::ALL,
             controllers_per_host_max: 64,
             namespaces_max: 4096,
             ana_groups_max: 32,

@@ -1,7 +1,7 @@
 //! Connect: a connection becomes a queue of a controller.
 //!
 //! Connect on queue 0 creates a controller; the others add IO queues to it. Controllers are dynamic. Their
-//! identifiers count up from 1 and wrap around, so an identifier is not reused soon: a late Connect of a
+//! identifiers count up through the range of the subsystem and wrap around, so an identifier is not reused soon: a late Connect of a
 //! closed association does not reach a newer controller.
 //!
 //!   Connect 0 -> controller --> Connect 1..n -> IO queues; the end of queue 0 ends the controller and all its queues
@@ -47,7 +47,7 @@ pub struct Arrival {
     /// Whether it comes from where its host is. One controller of each host is kept for that.
     pub is_at_home: bool,
     /// The identifier of the new controller, if the host was told one already. The caller draws them in an order of its own: if the
-    /// identifier is in use, the Connect is refused, and the host tries again.
+    /// identifier is in use or not one of the subsystem's, the Connect is refused, and the host tries again.
     pub controller_id: Option<u16>,
 }
 
@@ -176,9 +176,10 @@ impl Subsystem {
         Arrival { is_at_home, controller_id }: Arrival,
     ) -> Result<usize, Cqe> {
         let limits = &self.config.limits;
-        let is_taken = controller_id.is_some_and(|id| self.controllers.slot_of(id).is_some());
-        if is_taken
-            || self.controllers.len() >= usize::from(limits.controllers_max)
+        let ids = limits.controller_ids;
+        let is_free = |id| ids.contains(id) && self.controllers.slot_of(id).is_none();
+        if !controller_id.is_none_or(is_free)
+            || self.controllers.len() >= usize::from(limits.controllers_max.min(ids.count()))
             || self.controllers.count_of(&host)
                 + usize::from(!is_at_home && !self.controllers.has_one_at_home(&host))
                 >= usize::from(limits.controllers_per_host_max)

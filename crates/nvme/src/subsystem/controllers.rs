@@ -13,8 +13,8 @@
 use super::action::QueueKey;
 use super::config::Limits;
 use super::controller::Controller;
+use super::controller_ids::ControllerIds;
 use super::keep_alive::KeepAlive;
-use crate::spec::connect::CNTLID_MAX;
 use crate::spec::{HostId, Nqn};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -108,7 +108,7 @@ impl Controllers {
         keep_alive: KeepAlive,
         limits: &Limits,
     ) -> usize {
-        let id = id.unwrap_or_else(|| self.next_id());
+        let id = id.unwrap_or_else(|| self.next_id(limits.controller_ids));
         let slot = self.free.pop().unwrap_or_else(|| {
             self.table.push(None);
             self.table.len() - 1
@@ -125,9 +125,9 @@ impl Controllers {
 
     /// The next identifier that no controller uses. There always is one, because there are fewer controllers
     /// than identifiers.
-    fn next_id(&mut self) -> u16 {
+    fn next_id(&mut self, ids: ControllerIds) -> u16 {
         loop {
-            self.id_last = self.id_last % CNTLID_MAX + 1;
+            self.id_last = ids.after(self.id_last);
             if !self.by_id.contains_key(&self.id_last) {
                 return self.id_last;
             }

@@ -24,6 +24,7 @@ mod binding;
 mod config;
 mod connect;
 mod controller;
+mod controller_ids;
 mod controllers;
 mod copy;
 mod discovery;
@@ -54,6 +55,7 @@ pub use config::{
     BlockSize, ConfigError, HostAccess, Limits, NamespaceInfo, OptionalCommands, Role, SubsystemConfig,
 };
 pub use connect::{Arrival, ConnectBounds, read_connect, unknown_subsystem};
+pub use controller_ids::ControllerIds;
 pub use discovery::{DiscoveryAddress, DiscoveryRecord};
 pub use identity::derived_uuid;
 pub use reservation::Reservations;

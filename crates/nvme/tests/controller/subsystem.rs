@@ -11,8 +11,8 @@ use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{AnaState, Nqn, Sqe, Status};
 use nvme::subsystem::{
-    Action, BlockSize, CloseReason, ConfigError, DiscoveryAddress, DiscoveryRecord, HostAccess, Limits,
-    NamespaceInfo, Output, QueueKey, Subsystem, SubsystemConfig, read_connect,
+    Action, BlockSize, CloseReason, ConfigError, ControllerIds, DiscoveryAddress, DiscoveryRecord,
+    HostAccess, Limits, NamespaceInfo, Output, QueueKey, Subsystem, SubsystemConfig, read_connect,
 };
 use units::{Bytes, Instant, Nanos};
 use zerocopy::FromBytes;
@@ -116,6 +116,27 @@ fn the_number_of_controllers_is_limited_and_their_identifiers_differ() {
     assert_eq!(connect(&mut world, 3), Err(Status::CONNECT_CONTROLLER_BUSY), "at most three in total");
     world.subsystem.on_disconnect(world.now, first);
     assert_eq!(connect(&mut world, 3).map(|(_, id)| id), Ok(4), "1 is not reused soon");
+}
+
+/// Linux takes "controller busy" without DNR for a reason to try again later.
+#[test]
+fn identifiers_come_out_of_their_range_and_an_exhausted_one_is_busy() {
+    let mut ranged = config();
+    let ids = ControllerIds::new(32_768, 32_770).expect("the range is in order");
+    ranged.limits = Limits { controller_ids: ids, ..Limits::default() };
+    let mut world = World::new(ranged);
+    let connect = |world: &mut World, number| {
+        let connected = world.connect_with(&host(number), NQN, CNTLID_DYNAMIC, connect_command(0));
+        connected.map(|(key, connected)| (key, connected.controller_id)).map_err(|cqe| cqe.status())
+    };
+    let (first, id) = connect(&mut world, 1).expect("room for the first");
+    assert_eq!(id, 32_768);
+    assert_eq!(connect(&mut world, 2).map(|(_, id)| id), Ok(32_769));
+    assert_eq!(connect(&mut world, 3).map(|(_, id)| id), Ok(32_770));
+    assert_eq!(connect(&mut world, 4), Err(Status::CONNECT_CONTROLLER_BUSY));
+    assert_ne!(Status::CONNECT_CONTROLLER_BUSY, Status::CONNECT_CONTROLLER_BUSY.do_not_retry());
+    world.subsystem.on_disconnect(world.now, first);
+    assert_eq!(connect(&mut world, 4).map(|(_, id)| id), Ok(32_768), "it begins again");
 }
 
 /// Hosts connect, disconnect and fall silent at random. A plain list says which controllers must exist.

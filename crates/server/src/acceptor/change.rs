@@ -6,7 +6,7 @@ use crate::mailbox::Mailbox;
 use crate::pipeline::message::{Announcement, ToPipeline};
 use crate::proof::KeyRing;
 use crate::tenants::{Leave, NamespaceTenant, Numbered, Renumbered, TenantName};
-use nvme::subsystem::DiscoveryRecord;
+use nvme::subsystem::{ControllerIds, DiscoveryRecord};
 use std::collections::HashSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -24,6 +24,8 @@ pub(crate) struct Route {
     pub(crate) hosts: AllowedHosts,
     /// The slot of its pipeline.
     pub(crate) home: usize,
+    /// The identifiers of its controllers.
+    pub(crate) cntlid: ControllerIds,
     /// The proofs that it asks for.
     pub(crate) demand: Demand,
 }

@@ -22,7 +22,7 @@ use crate::tenants::TenantName;
 use nvme::buffer::Buffer;
 use nvme::spec::connect::{ConnectCommand, ConnectData, Culprit};
 use nvme::spec::{Cqe, Nqn, Sqe, Status};
-use nvme::subsystem::{read_connect, unknown_subsystem};
+use nvme::subsystem::{ControllerIds, read_connect, unknown_subsystem};
 use reactor::{Clock, Token};
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
@@ -91,8 +91,8 @@ impl Acceptor {
             if let Some(host) = data.host_nqn().filter(|_| subsystem.as_str() == Nqn::DISCOVERY) {
                 match keys.due_for_discovery(host.as_str(), queue) {
                     Due::Proof(keys) => {
-                        let bounds = self.parts.discovery.connect_bounds();
-                        let claim = Claim { sqe, data, host, subsystem, bounds, keys };
+                        let (ids, bounds) = (ControllerIds::ALL, self.parts.discovery.connect_bounds());
+                        let claim = Claim { sqe, data, host, subsystem, ids, bounds, keys };
                         return self.ask_for_proof(now, key, claim);
                     }
                     Due::Tls => return Err(self.without_tls(&sqe, host)),
@@ -105,8 +105,8 @@ impl Acceptor {
         let is_allowed = route.hosts.allows(host.as_str());
         match self.parts.proofs.keys.due(route.demand, host.as_str(), is_allowed, queue) {
             Due::Proof(keys) => {
-                let bounds = connect_bounds(&self.parts.limits);
-                return self.ask_for_proof(now, key, Claim { sqe, data, host, subsystem, bounds, keys });
+                let (ids, bounds) = (route.cntlid, connect_bounds(&self.parts.limits));
+                return self.ask_for_proof(now, key, Claim { sqe, data, host, subsystem, ids, bounds, keys });
             }
             Due::Tls => return Err(self.without_tls(&sqe, host)),
             Due::Nothing => {}

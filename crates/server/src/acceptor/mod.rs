@@ -171,8 +171,8 @@ pub(crate) struct Acceptor {
     throttle: Throttle,
     /// Keys for TLS that hosts have made.
     generated: GeneratedKeys,
-    /// Identifiers of controllers, drawn downwards for hosts that have to prove who they are.
-    controller_last: u16,
+    /// Identifiers of controllers that were drawn for hosts that have to prove who they are.
+    controllers_drawn: u16,
     registry: Registry,
     /// Counts the connections that were handed over and have not gone.
     quota: ConnectionQuota,
@@ -214,7 +214,7 @@ impl Acceptor {
             delayed: BTreeSet::new(),
             throttle: Throttle::new(parts.limits.auth_failures_per_minute),
             generated: GeneratedKeys::default(),
-            controller_last: 0,
+            controllers_drawn: 0,
             registry: Registry::new(TENANTS_MAX),
             quota: ConnectionQuota::new(quota_limits(&parts.limits)),
             grants: Grants::default(),

@@ -28,9 +28,9 @@ use crate::quota::Origin;
 use crate::slab::Key;
 use auth::exchange::Outcome;
 use nvme::buffer::Buffer;
-use nvme::spec::connect::{CNTLID_MAX, ConnectData, ConnectResult};
+use nvme::spec::connect::{ConnectData, ConnectResult};
 use nvme::spec::{AuthenticationCommand, ConnectCommand, Cqe, Nqn, Sqe, Status};
-use nvme::subsystem::ConnectBounds;
+use nvme::subsystem::{ConnectBounds, ControllerIds};
 use std::net::SocketAddr;
 use tracing::{info, warn};
 use units::{Instant, Nanos};
@@ -50,6 +50,8 @@ pub(super) struct Claim {
     pub(super) host: Nqn,
     /// The subsystem, as Connect named it.
     pub(super) subsystem: Nqn,
+    /// The identifiers of its controllers.
+    pub(super) ids: ControllerIds,
     pub(super) bounds: ConnectBounds,
     pub(super) keys: Keys,
 }
@@ -101,7 +103,7 @@ fn names(host: &Nqn, controller: &Nqn) -> Names {
 impl Acceptor {
     /// Answers a Connect with the request to prove who the host is.
     pub(super) fn ask_for_proof(&mut self, now: Instant, key: Key, claim: Claim) -> Result<(), Refusal> {
-        let Claim { sqe, data, host, subsystem, bounds, keys } = claim;
+        let Claim { sqe, data, host, subsystem, ids, bounds, keys } = claim;
         let refuse = |cqe, host, why| Refusal { cqe, host: Some(host), why };
         let command = match bounds.check(&sqe, &data) {
             Ok(command) => command,
@@ -112,7 +114,7 @@ impl Acceptor {
             let cqe = Cqe::new(sqe.cid(), Status::INTERNAL_ERROR);
             return Err(refuse(cqe, host, "the system gives no random bytes"));
         };
-        let controller_id = self.controller_of(&command, &data);
+        let controller_id = self.controller_of(ids, &command, &data);
         let entry = self.connections.get_mut(key).expect("its command has just come");
         entry.connection.set_up_for_proof(&command);
         let dword = u32::from(controller_id) | ConnectResult::AUTHENTICATION;
@@ -134,15 +136,13 @@ impl Acceptor {
 
     /// The controller of a queue. Subsystems draw identifiers upwards, and this one draws them downwards: so they meet late, and then
     /// the host has to connect once more.
-    fn controller_of(&mut self, command: &ConnectCommand, data: &ConnectData) -> u16 {
+    fn controller_of(&mut self, ids: ControllerIds, command: &ConnectCommand, data: &ConnectData) -> u16 {
         if command.queue_id != 0 {
             return data.controller_id();
         }
-        self.controller_last = match self.controller_last {
-            0 | 1 => CNTLID_MAX,
-            last => last - 1,
-        };
-        self.controller_last
+        let id = ids.downwards(self.controllers_drawn);
+        self.controllers_drawn = self.controllers_drawn.wrapping_add(1);
+        id
     }
 
     /// A command of a host that has not proved who it is.

@@ -17,6 +17,7 @@ mod admin;
 mod ais;
 mod bounds;
 pub(crate) mod check;
+mod cntlid;
 mod device;
 mod directory;
 mod fault;
@@ -60,6 +61,7 @@ pub(crate) use security::{DH_FIELDS, TLS_FIELD};
 pub use tenant::{ShareConfig, TenantConfig, TenantKind};
 pub use write::NotWritable;
 
+use nvme::subsystem::ControllerIds;
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -143,6 +145,8 @@ pub struct SubsystemConfig {
     pub serial: Option<String>,
     /// Model number.
     pub model: String,
+    /// The identifiers of its controllers. Targets that serve one subsystem have ranges that do not overlap.
+    pub cntlid: ControllerIds,
     /// Hosts that may connect.
     pub hosts: AllowedHosts,
     /// The proofs that it asks for, where they are not those of [`SecurityConfig`].
@@ -244,6 +248,7 @@ impl Config {
                 nqn: DEFAULT_NQN.to_owned(),
                 serial: None,
                 model: DEFAULT_MODEL.to_owned(),
+                cntlid: ControllerIds::ALL,
                 hosts: AllowedHosts::Any,
                 security: OwnSecurity::default(),
                 tenant: TenantKind::default(),

@@ -333,6 +333,9 @@ fn subsystem(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SubsystemCo
         nqn,
         serial: table.text(findings, "serial"),
         model: table.text(findings, "model").unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
+        cntlid: table
+            .take(findings, "cntlid", cntlid::EXPECTED, |value| cntlid::parse(value.as_str()?))
+            .unwrap_or(ControllerIds::ALL),
         hosts,
         security: table
             .table(findings, "security")

@@ -792,6 +792,28 @@ fn subsystems_have_serial_numbers_that_tell_them_apart() {
 }
 
 #[test]
+fn the_range_of_controller_identifiers_is_written_as_it_was_read_and_stays() {
+    let with = |line: &str| SMALLEST.replace("[[subsystem]]", &format!("[[subsystem]]\n{line}"));
+    let all = Config::parse(SMALLEST).expect("valid");
+    let upper = Config::parse(&with("cntlid = \"32768-65519\"")).expect("valid");
+    assert_eq!((all.subsystems[0].cntlid.first(), all.subsystems[0].cntlid.last()), (1, 65_519));
+    assert_eq!((upper.subsystems[0].cntlid.first(), upper.subsystems[0].cntlid.last()), (32_768, 65_519));
+    let text = upper.to_toml().expect("it can be written");
+    assert_eq!(Config::parse(&text).expect("valid"), upper);
+    for wrong in ["\"0-10\"", "\"1-65520\"", "\"9-8\"", "5"] {
+        let problems = Config::parse(&with(&format!("cntlid = {wrong}"))).expect_err(wrong);
+        let [problem] = &problems[..] else { panic!("{wrong}: {problems:?}") };
+        assert_eq!(problem.field, "subsystem[0].cntlid");
+        assert!(problem.what.contains("is not a range of controller identifiers"), "{problem}");
+    }
+    let problems = transition::problems(&all, &upper, |_| None);
+    assert!(
+        problems.iter().any(|problem| problem.to_string().contains("subsystem[0].cntlid")),
+        "{problems:?}"
+    );
+}
+
+#[test]
 fn namespace_numbers_beyond_the_limit_are_one_sentence_with_the_limit() {
     let mut config = Config::parse(SMALLEST).expect("valid");
     let first = config.subsystems[0].namespaces[0].clone();

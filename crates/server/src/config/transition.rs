@@ -79,9 +79,11 @@ pub(crate) fn problems(old: &Config, new: &Config, home_of: impl Fn(&str) -> Opt
     for (index, subsystem) in new.subsystems.iter().enumerate() {
         let field = |name: &str| format!("subsystem[{index}].{name}");
         let Some(before) = old.subsystems.iter().find(|other| other.nqn == subsystem.nqn) else { continue };
-        for (name, is_same) in
-            [("serial", before.serial == subsystem.serial), ("model", before.model == subsystem.model)]
-        {
+        for (name, is_same) in [
+            ("serial", before.serial == subsystem.serial),
+            ("model", before.model == subsystem.model),
+            ("cntlid", before.cntlid == subsystem.cntlid),
+        ] {
             if !is_same {
                 report(field(name), "cannot change under a host that is connected".into(), AT_START);
             }

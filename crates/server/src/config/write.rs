@@ -267,6 +267,7 @@ fn subsystem(subsystem: &SubsystemConfig) -> Table {
     entries.put("nqn", subsystem.nqn.clone());
     entries.put_if("serial", subsystem.serial.clone());
     entries.put("model", subsystem.model.clone());
+    entries.put("cntlid", cntlid::text(subsystem.cntlid));
     match &subsystem.hosts {
         AllowedHosts::Any => entries.put("allow_any_host", true),
         AllowedHosts::Only(hosts) => entries.put("hosts", texts(hosts)),

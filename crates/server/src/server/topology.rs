@@ -168,8 +168,8 @@ impl Topology {
         let route = |subsystem: &SubsystemConfig| {
             let (slot, served) = self.served(&subsystem.nqn)?;
             let (nqn, hosts) = (subsystem.nqn.clone(), subsystem.hosts.clone());
-            let demand = config.security.demand(subsystem.security);
-            Some(Route { subsystem: slot, nqn, hosts, home: served.home, demand })
+            let (cntlid, demand) = (subsystem.cntlid, config.security.demand(subsystem.security));
+            Some(Route { subsystem: slot, nqn, hosts, home: served.home, cntlid, demand })
         };
         config.subsystems.iter().filter_map(route).collect()
     }

@@ -12,6 +12,7 @@ use nvme::spec::event::EventKind;
 use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Cqe, Nqn, Sqe, Status, feature};
+use nvme::subsystem::ControllerIds;
 use nvme::tcp::host::{HostConnection, HostEvent, HostOptions, Transfer};
 use nvme::tcp::pdu::Digests;
 use server::config::{
@@ -106,6 +107,7 @@ pub fn subsystem(nqn: &str, namespaces: Vec<NamespaceConfig>) -> SubsystemConfig
         nqn,
         serial: None,
         model,
+        cntlid: ControllerIds::ALL,
         hosts: AllowedHosts::Any,
         security: OwnSecurity::default(),
         tenant: TenantKind::Host,
