@@ -81,6 +81,7 @@ pub(crate) fn rate_max(device: &DeviceConfig) -> Option<ByteRate> {
         DeviceKind::File { .. }
         | DeviceKind::Block { .. }
         | DeviceKind::Directory(_)
+        | DeviceKind::NvmeTcp(_)
         | DeviceKind::Null { .. } => Speed::REAL_TIME,
     };
     let rate = u128::from(constants.device.rate_max.0) * u128::from(speed.thousandths());
@@ -113,6 +114,7 @@ fn constants(device: &DeviceConfig) -> Result<Constants, PolicyError> {
         DeviceKind::File { .. }
         | DeviceKind::Block { .. }
         | DeviceKind::Directory(_)
+        | DeviceKind::NvmeTcp(_)
         | DeviceKind::Null { .. } => None,
     };
     let name = overrides.profile.as_deref().or(of_model).unwrap_or(DEFAULT_PROFILE);

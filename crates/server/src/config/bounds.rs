@@ -67,7 +67,7 @@ impl Beyond {
     fn device(&mut self, field: impl Fn(&str) -> String, kind: &DeviceKind) {
         let (size, most) = match kind {
             DeviceKind::File { size, .. } => (*size, SIZE_MAX),
-            DeviceKind::Block { .. } | DeviceKind::Directory(_) => (None, SIZE_MAX),
+            DeviceKind::Block { .. } | DeviceKind::Directory(_) | DeviceKind::NvmeTcp(_) => (None, SIZE_MAX),
             DeviceKind::Emulated(EmulatedConfig { size, backing: Backing::Ram, .. }) => {
                 (Some(*size), MEMORY_SIZE_MAX)
             }

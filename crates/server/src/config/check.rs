@@ -120,6 +120,7 @@ impl Check<'_> {
                 DeviceKind::Block { path, .. } | DeviceKind::Directory(DirectoryConfig { path, .. }) => {
                     (Some(path), None, true)
                 }
+                DeviceKind::NvmeTcp(_) => (None, None, true),
                 DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), size, .. }) => {
                     (Some(path), Some(*size), false)
                 }
@@ -143,6 +144,11 @@ impl Check<'_> {
                 _ => {}
             }
             self.access(index, &device.kind);
+            if let DeviceKind::NvmeTcp(back_end) = &device.kind {
+                self.nqn(field("subsystem"), &back_end.subsystem);
+                self.nqn(field("host"), &back_end.host);
+                self.problems.extend(back_end::problems(self.config, index, back_end));
+            }
             self.calibration(index, &device.scheduler);
             self.unread_constants(index, &device.scheduler);
             self.scheduler(index, &device.scheduler.overrides);
@@ -491,7 +497,7 @@ const MEMORY_IN_TRANSFERS: u64 = 4;
 fn known_size(kind: &DeviceKind) -> Option<Bytes> {
     match kind {
         DeviceKind::File { size, .. } => *size,
-        DeviceKind::Block { .. } | DeviceKind::Directory(_) => None,
+        DeviceKind::Block { .. } | DeviceKind::Directory(_) | DeviceKind::NvmeTcp(_) => None,
         DeviceKind::Emulated(emulated) => Some(emulated.size),
         DeviceKind::Null { size } => Some(*size),
     }

@@ -3,9 +3,11 @@
 use super::ais::AisConfig;
 use super::fault::FaultConfig;
 use super::scheduler::SchedulerConfig;
+use host::KeyFiles;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use units::Bytes;
+use units::{Bytes, Nanos};
 
 /// One SSD and its scheduler.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +82,8 @@ pub enum DeviceKind {
     },
     /// A directory in which each namespace is a file.
     Directory(DirectoryConfig),
+    /// A namespace of another target, over NVMe/TCP.
+    NvmeTcp(BackEndConfig),
     /// The SSD model in real time over memory or a sparse file.
     Emulated(EmulatedConfig),
     /// Reads zeroes, forgets writes, completes at once: measures everything but the device.
@@ -100,6 +104,30 @@ pub struct DirectoryConfig {
     pub direct: bool,
     /// The free space of its file system that new namespaces, growth and snapshots leave.
     pub reserve: Bytes,
+}
+
+/// A namespace of another target that is a device here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackEndConfig {
+    /// Where the other target listens.
+    pub address: SocketAddr,
+    /// Its subsystem.
+    pub subsystem: String,
+    /// The namespace in it.
+    pub nsid: u32,
+    /// The host NQN by which this target connects there.
+    pub host: String,
+    /// Time that IOs wait for a lost connection, and for the answer to a command.
+    pub timeout: Nanos,
+    /// Whether headers and data have checksums.
+    pub digests: bool,
+    /// The keys of this target as a host.
+    pub keys: KeyFiles,
+}
+
+impl BackEndConfig {
+    /// The default of `timeout`.
+    pub const TIMEOUT: Nanos = Nanos::secs(30);
 }
 
 /// The way of reading and writing a block device.

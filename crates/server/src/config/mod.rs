@@ -15,6 +15,7 @@
 
 mod admin;
 mod ais;
+mod back_end;
 mod bounds;
 pub(crate) mod check;
 mod cntlid;
@@ -43,8 +44,8 @@ mod tests;
 pub use self::admin::{AdminConfig, AdminSocket, MetricsConfig};
 pub use self::ais::{AisConfig, AisStore};
 pub use device::{
-    Backing, BlockAccess, Condition, DeviceConfig, DeviceKind, DirectoryConfig, EmulatedConfig, Overcommit,
-    Speed,
+    BackEndConfig, Backing, BlockAccess, Condition, DeviceConfig, DeviceKind, DirectoryConfig,
+    EmulatedConfig, Overcommit, Speed,
 };
 pub use fault::{FaultConfig, FaultError, FaultKind, FaultOp, FaultPattern, FaultRelease};
 pub use fields::Lines;

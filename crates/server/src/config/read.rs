@@ -177,6 +177,7 @@ enum Kind {
     Directory,
     Block,
     Nvme,
+    NvmeTcp,
     Emulated,
     Null,
 }
@@ -188,6 +189,7 @@ fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
         ("directory", Kind::Directory),
         ("block", Kind::Block),
         ("nvme", Kind::Nvme),
+        ("nvme-tcp", Kind::NvmeTcp),
         ("emulated", Kind::Emulated),
         ("null", Kind::Null),
     ];
@@ -197,7 +199,7 @@ fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
             table,
             findings,
             "kind",
-            "\"file\", \"directory\", \"block\", \"nvme\", \"emulated\" or \"null\"",
+            "\"file\", \"directory\", \"block\", \"nvme\", \"nvme-tcp\", \"emulated\" or \"null\"",
         );
     }
     let kind = match given.unwrap_or(Kind::Null) {
@@ -230,16 +232,18 @@ fn device(table: &mut Fields<'_, '_>, findings: &mut Findings) -> DeviceConfig {
                 polled: table.truth(findings, "polled").unwrap_or(false),
             },
         },
+        Kind::NvmeTcp => DeviceKind::NvmeTcp(back_end::read(table, findings)),
         Kind::Emulated => DeviceKind::Emulated(emulated(table, findings)),
         Kind::Null => DeviceKind::Null { size: required_size(table, findings) },
     };
     let overcommits = [("warn", Overcommit::Warn), ("refuse", Overcommit::Refuse)];
     let (is_disk, is_null) =
         (matches!(kind, DeviceKind::Block { .. }), matches!(kind, DeviceKind::Null { .. }));
-    let is_shared = is_null || matches!(kind, DeviceKind::Directory(_));
+    let is_remote = matches!(kind, DeviceKind::NvmeTcp(_));
+    let is_shared = is_null || is_remote || matches!(kind, DeviceKind::Directory(_));
     let force = !is_shared && table.truth(findings, "force").unwrap_or(false);
     let read_only = table.truth(findings, "read_only");
-    let overcommit = match is_disk || is_null {
+    let overcommit = match is_disk || is_null || is_remote {
         true => Overcommit::default(),
         false => table.choice(findings, "overcommit", &overcommits).unwrap_or_default(),
     };

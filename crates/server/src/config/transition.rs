@@ -127,7 +127,7 @@ fn but_for_its_size(kind: &DeviceKind) -> DeviceKind {
             DeviceKind::Directory(DirectoryConfig { create: true, ..directory.clone() })
         }
         DeviceKind::Null { .. } => DeviceKind::Null { size: Bytes::ZERO },
-        DeviceKind::Block { .. } | DeviceKind::Emulated(_) => kind.clone(),
+        DeviceKind::Block { .. } | DeviceKind::NvmeTcp(_) | DeviceKind::Emulated(_) => kind.clone(),
     }
 }
 
@@ -136,7 +136,7 @@ fn is_same_file(one: &DeviceKind, other: &DeviceKind) -> bool {
         DeviceKind::File { path, .. } | DeviceKind::Block { path, .. } => Some(path.clone()),
         DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), .. }) => Some(path.clone()),
         DeviceKind::Directory(directory) => Some(directory.path.clone()),
-        DeviceKind::Emulated(_) | DeviceKind::Null { .. } => None,
+        DeviceKind::NvmeTcp(_) | DeviceKind::Emulated(_) | DeviceKind::Null { .. } => None,
     };
     path(one).is_some_and(|path_of_one| path(other) == Some(path_of_one))
 }

@@ -152,6 +152,18 @@ fn device(device: &DeviceConfig) -> Result<Table, NotWritable> {
             }
             entries.put("polled", access.polled);
         }
+        DeviceKind::NvmeTcp(back_end) => {
+            entries.put("kind", "nvme-tcp");
+            entries.put("address", back_end.address.to_string());
+            entries.put("subsystem", back_end.subsystem.clone());
+            entries.put("nsid", i64::from(back_end.nsid));
+            entries.put("host", back_end.host.clone());
+            entries.put("timeout", text::span(back_end.timeout));
+            entries.put("digests", back_end.digests);
+            for (name, file) in back_end::key_files(&back_end.keys) {
+                entries.put_if(name, file.map(|file| path(file)).transpose()?);
+            }
+        }
         DeviceKind::Emulated(emulated) => {
             entries.put("kind", "emulated");
             entries.put("size", text::size(emulated.size));
@@ -176,7 +188,7 @@ fn device(device: &DeviceConfig) -> Result<Table, NotWritable> {
             entries.put("size", text::size(*size));
         }
     }
-    let is_null = matches!(device.kind, DeviceKind::Null { .. });
+    let is_null = matches!(device.kind, DeviceKind::Null { .. } | DeviceKind::NvmeTcp(_));
     if !is_null && !matches!(device.kind, DeviceKind::Directory(_)) {
         entries.put("force", device.force);
     }

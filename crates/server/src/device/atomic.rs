@@ -50,7 +50,8 @@ fn unit_of(device: &DeviceConfig) -> Option<(&Path, Option<u32>)> {
         DeviceKind::File { path, create, .. } => (path, *create),
         DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), create, .. }) => (path, *create),
         DeviceKind::Block { path, .. } | DeviceKind::Directory(DirectoryConfig { path, .. }) => (path, false),
-        DeviceKind::Emulated(_) | DeviceKind::Null { .. } => return None,
+        // Over fabrics, the other target has seen to it.
+        DeviceKind::NvmeTcp(_) | DeviceKind::Emulated(_) | DeviceKind::Null { .. } => return None,
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let metadata = match fs::metadata(path) {

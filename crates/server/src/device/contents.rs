@@ -16,7 +16,10 @@ pub(crate) fn contents_name(device: &DeviceConfig) -> Option<String> {
 /// Whether a device has its contents again after a restart.
 pub(super) fn keeps_contents(device: &DeviceConfig) -> bool {
     match &device.kind {
-        DeviceKind::Block { .. } | DeviceKind::File { .. } | DeviceKind::Directory(_) => true,
+        DeviceKind::Block { .. }
+        | DeviceKind::File { .. }
+        | DeviceKind::Directory(_)
+        | DeviceKind::NvmeTcp(_) => true,
         DeviceKind::Emulated(emulated) => matches!(emulated.backing, Backing::File(_)),
         DeviceKind::Null { .. } => false,
     }
@@ -34,6 +37,7 @@ pub(super) fn identity(device: &DeviceConfig) -> String {
         DeviceKind::File { path, .. }
         | DeviceKind::Directory(DirectoryConfig { path, .. })
         | DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), .. }) => of_file(path),
+        DeviceKind::NvmeTcp(back_end) => format!("namespace {} of {}", back_end.nsid, back_end.subsystem),
         DeviceKind::Emulated(_) | DeviceKind::Null { .. } => format!("device {}", device.name),
     };
     let most = (0..=ais::IDENTITY_MAX).rev().find(|end| identity.is_char_boundary(*end));

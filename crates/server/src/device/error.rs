@@ -7,6 +7,7 @@ use crate::state::StateError;
 use ssd::ProfileError;
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use units::Bytes;
 
@@ -31,6 +32,20 @@ pub enum DeviceError {
         path: PathBuf,
         /// Where it leads.
         to: PathBuf,
+    },
+    /// A namespace of another target cannot be used.
+    #[error(
+        "namespace {nsid} of {subsystem} at {address}: {why}; nvme discover and nvme connect tell whether this machine gets there"
+    )]
+    BackEnd {
+        /// Its number.
+        nsid: u32,
+        /// Its subsystem.
+        subsystem: String,
+        /// Where the other target listens.
+        address: SocketAddr,
+        /// Why not.
+        why: String,
     },
     /// The system refuses to open, create or extend it.
     #[error("{}: cannot be {step}: {error}{}", .path.display(), advice(.path, .error).map_or(String::new(), |advice| format!("; {advice}")))]

@@ -12,7 +12,7 @@
 //! Holds: after a failed flush no flush succeeds, of any host
 //!        (`after_a_failed_flush_all_flushes_fail_until_the_device_is_opened_again` in `tests/bad_devices`).
 
-use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, FileChange, Quote};
+use super::{Device, DeviceClock, DeviceDone, DeviceIo, DeviceOp, Erase, FileChange, PATH_LOST, Quote};
 use crate::stats::{AuxiliaryStats, FileStats};
 use reactor::{IoBuffer, Reactor, Token};
 use std::collections::HashMap;
@@ -165,7 +165,9 @@ impl FlushGuard {
 /// Whether earlier writes may be lost. A device that has failed fails every IO, and for a write of its own there may be
 /// no room.
 fn loses_writes(error: &io::Error, is_write: bool) -> bool {
-    let is_gone = matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO));
+    // Behind a lost path no write was answered before it was durable (`back_end`).
+    let is_gone =
+        matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) || error.kind() == PATH_LOST;
     let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     !(is_gone || is_write && is_full)
 }

@@ -1,4 +1,4 @@
-//! The storage behind a scheduler: a file, a block device, an NVMe namespace, a modelled SSD, or nothing (`null`).
+//! The storage behind a scheduler: a file, a block device, an NVMe namespace, a namespace of another target, a modelled SSD, or nothing (`null`).
 //!
 //! ```text
 //!   submit(io) ──► Device ──► reactor's disk, or the model's next event
@@ -13,6 +13,7 @@
 
 mod atomic;
 mod auxiliary;
+mod back_end;
 mod clock;
 mod contents;
 mod directory;
@@ -39,6 +40,7 @@ mod usage;
 
 pub(crate) use atomic::torn_blocks;
 pub(crate) use auxiliary::load_drive;
+pub(crate) use back_end::PATH_LOST;
 pub(crate) use clock::DeviceClock;
 pub(crate) use contents::contents_name;
 pub(crate) use directory::{FILE_MAX, FileChange, Pool, Taking, Wanted, expect_snapshot_name, offset_of};

@@ -28,6 +28,9 @@ pub(crate) fn lasting_name(kind: &DeviceKind) -> Option<String> {
             };
             Some(format!("emulated {profile} {condition}"))
         }
+        DeviceKind::NvmeTcp(back_end) => {
+            Some(format!("namespace {} of {}", back_end.nsid, back_end.subsystem))
+        }
         DeviceKind::Null { .. } => None,
     }
 }

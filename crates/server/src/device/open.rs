@@ -11,6 +11,7 @@
 //! Elsewhere: `in_use` finds who uses a disk, `space` checks the room for sparse files, `error` has the texts.
 
 use super::auxiliary::{self, AuxiliaryDevice, OpenAuxiliary};
+use super::back_end::OpenBackEnd;
 use super::directory::{DirectoryDevice, Pool, PoolOptions};
 use super::emulated::{Contents, EmulatedDevice};
 use super::error::DeviceError;
@@ -105,6 +106,7 @@ enum Source {
     Directory {
         is_direct: bool,
     },
+    BackEnd(OpenBackEnd),
     Null,
 }
 
@@ -123,7 +125,7 @@ impl OpenDevice {
             | Source::Disk { is_direct, .. }
             | Source::Directory { is_direct } => !is_direct,
             Source::Emulated { backing, .. } => matches!(backing, EmulatedBacking::File(_)),
-            Source::Namespace { .. } | Source::Null => false,
+            Source::Namespace { .. } | Source::BackEnd(_) | Source::Null => false,
         };
         let device: Box<dyn Device> = match self.source {
             Source::File { file, .. } => Box::new(FileDevice::start(file, &self.name, reactor)?),
@@ -147,6 +149,7 @@ impl OpenDevice {
                 Box::new(EmulatedDevice::new(*model, clock, contents))
             }
             Source::Directory { .. } => Box::new(DirectoryDevice::new(&self.name)),
+            Source::BackEnd(back_end) => Box::new(back_end.start(reactor)),
             Source::Null => Box::new(NullDevice::default()),
         };
         let device = match &self.faults[..] {
@@ -231,6 +234,15 @@ fn open_sound(config: &DeviceConfig, keeper: Option<&Keeper>) -> Result<OpenDevi
             let facts = Facts { pool: Some(Arc::new(pool)), ..facts };
             Ok(sound(facts, Source::Directory { is_direct: direct }))
         }
+        DeviceKind::NvmeTcp(back_end) => {
+            let opened = OpenBackEnd::connect(&config.name, back_end)?;
+            let facts = Facts {
+                block_size_min: opened.block_size(),
+                read_only: opened.read_only() || config.read_only == Some(true),
+                ..Facts::of_size(opened.size())
+            };
+            Ok(sound(facts, Source::BackEnd(opened)))
+        }
         DeviceKind::Emulated(emulated) => {
             let profile = load_profile(&emulated.profile).map_err(DeviceError::Profile)?;
             let read_only = config.read_only == Some(true);
@@ -301,7 +313,10 @@ pub(crate) fn measure(config: &DeviceConfig, known: &Facts) -> Result<Facts, Dev
     let Some(held) = known.held.first() else {
         let size = match &config.kind {
             DeviceKind::Emulated(EmulatedConfig { size, .. }) | DeviceKind::Null { size } => *size,
-            DeviceKind::File { .. } | DeviceKind::Block { .. } | DeviceKind::Directory(_) => known.size,
+            DeviceKind::File { .. }
+            | DeviceKind::Block { .. }
+            | DeviceKind::Directory(_)
+            | DeviceKind::NvmeTcp(_) => known.size,
         };
         return Ok(Facts { size, ..known.clone() });
     };
@@ -320,6 +335,7 @@ pub(crate) fn measure(config: &DeviceConfig, known: &Facts) -> Result<Facts, Dev
         DeviceKind::File { size: None, .. } | DeviceKind::Block { .. } | DeviceKind::Directory(_) => {
             usable(path, length)?
         }
+        DeviceKind::NvmeTcp(_) => known.size,
         DeviceKind::Emulated(EmulatedConfig { size, .. }) | DeviceKind::Null { size } => *size,
     };
     let read_only = known.read_only || held.is_write_protected();

@@ -24,6 +24,7 @@ fn file(device: &DeviceConfig) -> Option<&Path> {
         | DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), .. }) => Some(path),
         DeviceKind::Block { .. }
         | DeviceKind::Directory(_)
+        | DeviceKind::NvmeTcp(_)
         | DeviceKind::Emulated(_)
         | DeviceKind::Null { .. } => None,
     }

@@ -85,7 +85,10 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         let may_be_made = match &device.kind {
             DeviceKind::File { create, .. } => *create,
             DeviceKind::Emulated(emulated) => emulated.create,
-            DeviceKind::Block { .. } | DeviceKind::Directory(_) | DeviceKind::Null { .. } => false,
+            DeviceKind::Block { .. }
+            | DeviceKind::Directory(_)
+            | DeviceKind::NvmeTcp(_)
+            | DeviceKind::Null { .. } => false,
         };
         if let Some((_, path)) = path_of(&device.kind)
             && !may_be_made
@@ -173,7 +176,7 @@ fn path_of(kind: &DeviceKind) -> Option<(&'static str, &PathBuf)> {
         | DeviceKind::Block { path, .. }
         | DeviceKind::Directory(DirectoryConfig { path, .. }) => Some(("path", path)),
         DeviceKind::Emulated(EmulatedConfig { backing: Backing::File(path), .. }) => Some(("backing", path)),
-        DeviceKind::Emulated(_) | DeviceKind::Null { .. } => None,
+        DeviceKind::NvmeTcp(_) | DeviceKind::Emulated(_) | DeviceKind::Null { .. } => None,
     }
 }
 

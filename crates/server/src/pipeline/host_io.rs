@@ -3,6 +3,7 @@
 use super::Origin;
 use super::commands::FirstHalf;
 use crate::account::Permit;
+use crate::device;
 use crate::slab::Key;
 use crate::switch::{Failure, IoSlot};
 use nvme::spec::Status;
@@ -144,6 +145,9 @@ impl HostIo {
 fn status_of_error(op: &IoOp, error: &io::Error) -> Status {
     if is_gone(error) {
         return Status::INTERNAL_ERROR.do_not_retry();
+    }
+    if error.kind() == device::PATH_LOST {
+        return Status::INTERNAL_PATH_ERROR;
     }
     if let Some(CommandStatus { code_type, code, do_not_retry }) = CommandStatus::of(error) {
         return match code_type {

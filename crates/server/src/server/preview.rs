@@ -59,7 +59,7 @@ impl Planned<'_> {
             DeviceKind::File { size, .. } => size.or(running),
             DeviceKind::Emulated(emulated) => Some(emulated.size),
             DeviceKind::Null { size } => Some(*size),
-            DeviceKind::Block { .. } | DeviceKind::Directory(_) => running,
+            DeviceKind::Block { .. } | DeviceKind::Directory(_) | DeviceKind::NvmeTcp(_) => running,
         }
     }
 
