@@ -184,6 +184,33 @@ fn nothing_that_was_answered_is_lost_while_the_other_target_is_cut_off_again_and
     }
 }
 
+/// The other target loses its cache with its end: what it was not told to keep is gone.
+#[test]
+fn what_was_answered_without_a_flush_survives_the_loss_of_the_other_targets_cache() {
+    let folder = Folder::new("back-end-volatile");
+    let mut config = of_file(&folder, any_port());
+    config.devices[0].faults = vec![FaultConfig::new(FaultKind::Volatile)];
+    let behind_it = start(config.clone());
+    let address = behind_it.addresses()[0];
+    config.listen = vec![address.into()];
+    let server = start(middle(behind(address)));
+    let mut client = Client::connect(server.addresses()[0]);
+    assert_eq!(client.write(1, 0, &pattern(1, 32 * BLOCK)), Status::SUCCESS);
+    assert_eq!(client.simple(nvm::WRITE_ZEROES, 1, 8, 8), Status::SUCCESS);
+    let mut direct = Client::connect(address);
+    assert_eq!(direct.write(1, 100, &pattern(2, BLOCK)), Status::SUCCESS);
+    drop(behind_it);
+    let behind_it = again(&config);
+    let mut expected = pattern(1, 32 * BLOCK);
+    expected[8 * BLOCK..16 * BLOCK].fill(0);
+    assert!(client.read(1, 0, 32).expect("readable") == expected);
+    let mut direct = Client::connect(behind_it.addresses()[0]);
+    assert!(
+        direct.read(1, 100, 1).expect("readable") == vec![0; BLOCK],
+        "this test loses what is not durable"
+    );
+}
+
 #[test]
 fn ios_wait_for_the_other_target_only_so_long_and_then_the_path_is_at_fault() {
     let folder = Folder::new("back-end-away");
