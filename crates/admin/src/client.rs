@@ -29,7 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A target.
 #[derive(Clone, Debug)]
-pub struct Client(Place);
+pub struct Client {
+    place: Place,
+    patience: Duration,
+}
 
 #[derive(Clone, Debug)]
 enum Place {
@@ -102,19 +105,25 @@ pub enum ClientError {
     #[error("no target answers at {0}: {1}; start one, or name its socket with --socket")]
     Unreachable(String, String),
     /// The target has not answered in time.
-    #[error("the target at {0} has not answered within 60 s")]
-    Late(String),
+    #[error("the target at {0} has not answered within {1:?}")]
+    Late(String, Duration),
 }
 
 impl Client {
     /// The target at this socket.
     pub fn new(socket: &Path) -> Client {
-        Client(Place::Socket(socket.to_owned()))
+        Client { place: Place::Socket(socket.to_owned()), patience: PATIENCE }
     }
 
     /// The target at this address.
     pub fn at(target: Secured) -> Client {
-        Client(Place::Address(target))
+        Client { place: Place::Address(target), patience: PATIENCE }
+    }
+
+    /// The same target, waited for this long at most for each answer.
+    #[must_use]
+    pub fn within(self, patience: Duration) -> Client {
+        Client { patience, ..self }
     }
 
     /// Sends a request, and waits for the answer.
@@ -130,9 +139,9 @@ impl Client {
     ) -> Result<Reply, ClientError> {
         let request = self.request(method, path, headers, body)?;
         let exchange = async { exchange(self.connect().await?, request).await };
-        let answered = self.runtime()?.block_on(async { timeout(PATIENCE, exchange).await });
+        let answered = self.runtime()?.block_on(async { timeout(self.patience, exchange).await });
         match answered {
-            Err(_) => Err(ClientError::Late(self.0.to_string())),
+            Err(_) => Err(ClientError::Late(self.place.to_string(), self.patience)),
             Ok(answered) => answered.map_err(|error| self.unreachable(&*error)),
         }
     }
@@ -152,7 +161,7 @@ impl Client {
     }
 
     fn unreachable(&self, error: &dyn fmt::Display) -> ClientError {
-        ClientError::Unreachable(self.0.to_string(), error.to_string())
+        ClientError::Unreachable(self.place.to_string(), error.to_string())
     }
 
     fn runtime(&self) -> Result<Runtime, ClientError> {
@@ -167,7 +176,7 @@ impl Client {
         body: Vec<u8>,
     ) -> Result<Request<Full<Bytes>>, ClientError> {
         let mut request = Request::builder().method(method).uri(path);
-        request = match &self.0 {
+        request = match &self.place {
             Place::Socket(_) => request.header(header::HOST, "gimbal"),
             Place::Address(target) => request
                 .header(header::HOST, &target.host)
@@ -180,7 +189,7 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Box<dyn Wire>, Failure> {
-        Ok(match &self.0 {
+        Ok(match &self.place {
             Place::Socket(path) => Box::new(UnixStream::connect(path).await?),
             Place::Address(target) => {
                 let stream = TcpStream::connect(&target.host).await?;

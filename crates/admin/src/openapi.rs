@@ -37,6 +37,10 @@ pub(crate) fn description() -> Value {
     let uses = json!({ "responses": { "200": uses, "default": refused() } });
     put("/v1/hosts/{nqn}/keys", json!({ "parameters": [host], "get": uses }));
     let device = parameter("name", "path");
+    put(
+        "/v1/devices/{name}/room",
+        json!({ "parameters": [device], "get": asking("the space of the directory, in bytes") }),
+    );
     let all = "/v1/devices/{name}/snapshots";
     put(all, json!({ "parameters": [device], "get": asking("the snapshots in the directory") }));
     let query = json!({ "name": "dry_run", "in": "query", "schema": { "type": "boolean" } });

@@ -5,7 +5,7 @@ use crate::edit::Edit;
 use crate::refusal::Refusal;
 use crate::snapshots;
 use serde_json::{Value, json};
-use server::{Change, KeyUse, Listing, SlowIos, Snapshot, SnapshotError, Stats, Taken};
+use server::{Change, KeyUse, Listing, Room, SlowIos, Snapshot, SnapshotError, Stats, Taken};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -25,6 +25,9 @@ pub trait Source: Send + Sync + 'static {
 
     /// The snapshots in a directory. It reads the directory.
     fn snapshots(&self, device: &str) -> Result<Vec<Snapshot>, SnapshotError>;
+
+    /// The space of a directory. It asks the file system.
+    fn room(&self, device: &str) -> Result<Room, SnapshotError>;
 
     /// Drains the target for maintenance, or ends that.
     fn drain(&self, is_drained: bool);

@@ -6,6 +6,7 @@
 //!   PUT     /v1/PART  PATCH /v1/PART  DELETE /v1/LIST/NAME      a change: needs If-Match
 //!   POST    /v1/reload /v1/config/discard /v1/hosts/NQN/disconnect
 //!   GET     /v1/operations[/ID] /v1/openapi.json /v1/connections /v1/hosts/NQN/keys
+//!   GET     /v1/devices/NAME/room
 //!   GET, PUT, DELETE  /v1/devices/NAME/snapshots[/SNAPSHOT]     not of the document
 //!   GET, POST, DELETE  /v1/drain                                now, not in the order of changes
 //! ```
@@ -200,6 +201,10 @@ async fn answer(reached: &Reached, request: Request, asked: &Asked) -> Result<Re
             };
             Ok(response(StatusCode::OK, JSON, hosts::drain(&reached.source, change).await?.to_string()))
         }
+        ["v1", "devices", device, "room"] if is_read => {
+            let found = snapshots::room(&reached.source, device).await?;
+            Ok(response(StatusCode::OK, JSON, found.to_string()))
+        }
         ["v1", "devices", device, "snapshots"] if is_read => {
             let found = snapshots::list(&reached.source, device).await?;
             Ok(response(StatusCode::OK, JSON, found.to_string()))
@@ -214,7 +219,7 @@ async fn answer(reached: &Reached, request: Request, asked: &Asked) -> Result<Re
         }
         ["v1", "devices", _, "snapshots", _] => only("PUT and DELETE are"),
         ["v1", "operations" | "openapi.json" | "connections"]
-        | ["v1", "devices", _, "snapshots"]
+        | ["v1", "devices", _, "snapshots" | "room"]
         | ["v1", "operations", _]
         | ["v1", "hosts", _, "keys"] => only("GET is"),
         ["v1", "reload"] if method == Method::POST => {

@@ -1,6 +1,7 @@
-//! The snapshots of namespaces in directories.
+//! Directories: their space, and the snapshots of namespaces in them.
 //!
 //! ```text
+//!   GET     /v1/devices/NAME/room                 {"size", "free", "promised"}
 //!   GET     /v1/devices/NAME/snapshots            all, by name: {"snapshots": [{"name", "namespace", "size", "taken"}]}
 //!   PUT     /v1/devices/NAME/snapshots/SNAPSHOT   takes one: {"subsystem": NQN, "nsid": N}
 //!   DELETE  /v1/devices/NAME/snapshots/SNAPSHOT
@@ -11,16 +12,32 @@
 use crate::order::{OnSnapshot, Source};
 use crate::refusal::Refusal;
 use serde_json::{Value, json};
-use server::{Snapshot, SnapshotError};
+use server::{Room, Snapshot, SnapshotError};
 use std::sync::Arc;
 
 /// The answer to GET of the snapshots of a device. The thread of the API goes on meanwhile.
 pub(crate) async fn list(source: &Arc<dyn Source>, device: &str) -> Result<Value, Refusal> {
-    let (source, device) = (Arc::clone(source), device.to_owned());
-    let asked = tokio::task::spawn_blocking(move || source.snapshots(&device)).await;
-    let found = asked.map_err(|_| Refusal::new(503, "the target is stopping"))?;
-    let found = found.map_err(|error| Refusal::of_snapshot(&error))?;
+    let found = elsewhere(source, device, |source, device| source.snapshots(device)).await?;
     Ok(json!({ "snapshots": found.iter().map(shown).collect::<Vec<_>>() }))
+}
+
+/// The answer to GET of the space of a device.
+pub(crate) async fn room(source: &Arc<dyn Source>, device: &str) -> Result<Value, Refusal> {
+    let Room { size, free, promised } =
+        elsewhere(source, device, |source, device| source.room(device)).await?;
+    Ok(json!({ "size": size.get(), "free": free.get(), "promised": promised.get() }))
+}
+
+/// Asks the source on a thread that may wait.
+async fn elsewhere<T: Send + 'static>(
+    source: &Arc<dyn Source>,
+    device: &str,
+    ask: fn(&dyn Source, &str) -> Result<T, SnapshotError>,
+) -> Result<T, Refusal> {
+    let (source, device) = (Arc::clone(source), device.to_owned());
+    let asked = tokio::task::spawn_blocking(move || ask(&*source, &device)).await;
+    let found = asked.map_err(|_| Refusal::new(503, "the target is stopping"))?;
+    found.map_err(|error| Refusal::of_snapshot(&error))
 }
 
 pub(crate) fn shown(snapshot: &Snapshot) -> Value {

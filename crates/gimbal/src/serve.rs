@@ -26,7 +26,7 @@ use server::config::{
     Lines, LogConfig, LogFormat, Speed,
 };
 use server::{
-    EscapedLines, KeyUse, Listing, Remote, Server, Shutdown, SlowIos, Snapshot, SnapshotError, Stats,
+    EscapedLines, KeyUse, Listing, Remote, Room, Server, Shutdown, SlowIos, Snapshot, SnapshotError, Stats,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
@@ -284,6 +284,10 @@ impl Source for Reached {
 
     fn snapshots(&self, device: &str) -> Result<Vec<Snapshot>, SnapshotError> {
         self.remote.snapshots(device)
+    }
+
+    fn room(&self, device: &str) -> Result<Room, SnapshotError> {
+        self.remote.room(device)
     }
 
     fn drain(&self, is_drained: bool) {

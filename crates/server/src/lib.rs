@@ -57,8 +57,8 @@ mod transport;
 
 pub use assemble::SubsystemError;
 pub use device::{
-    DeviceError, Holes, LocalDevice, LocalDone, LocalOp, LocalOptions, Shortage, Snapshot, SnapshotError,
-    User,
+    DeviceError, Holes, LocalDevice, LocalDone, LocalOp, LocalOptions, Room, Shortage, Snapshot,
+    SnapshotError, User,
 };
 pub use judge::AdminTokens;
 pub use listing::{ConnectionFacts, Listing};

@@ -4,13 +4,13 @@ use super::*;
 use crate::document::Document;
 use crate::events::Events;
 use proptest::prelude::*;
-use server::{AcceptorStats, ConnectionFacts, Listing, SlowIos, Snapshot, SnapshotError, Stats, Taken};
+use server::{AcceptorStats, ConnectionFacts, Listing, Room, SlowIos, Snapshot, SnapshotError, Stats, Taken};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tower_service::Service;
-use units::Nanos;
+use units::{Bytes, Nanos};
 
 const HOST: &str = "nqn.2025-01.io.example:host";
 const TEXT: &str = "listen = [\"127.0.0.1:0\"]\n[limits]\nconnections = 5\n";
@@ -61,6 +61,13 @@ impl Source for Owner {
         let of =
             |name: &str| Snapshot { name: name.to_owned(), namespace: "u".to_owned(), size: 4096, taken: 7 };
         if device == "ssd0" { Ok(vec![of("a")]) } else { Err(SnapshotError::NoDevice(device.to_owned())) }
+    }
+
+    fn room(&self, device: &str) -> Result<Room, SnapshotError> {
+        if device != "ssd0" {
+            return Err(SnapshotError::NoDevice(device.to_owned()));
+        }
+        Ok(Room { size: Bytes(9), free: Bytes(5), promised: Bytes(2) })
     }
 
     fn drain(&self, is_drained: bool) {

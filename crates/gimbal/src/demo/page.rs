@@ -5,7 +5,7 @@ use crate::output;
 use crate::serve::LISTING_WAIT;
 use admin::{Board, Document, Doors, Order, Refusal, Service, Source};
 use anyhow::{Context, Result};
-use server::{KeyUse, Listing, Remote, SlowIos, Snapshot, SnapshotError, Stats};
+use server::{KeyUse, Listing, Remote, Room, SlowIos, Snapshot, SnapshotError, Stats};
 use std::env;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
@@ -78,6 +78,10 @@ impl Source for Shown {
     /// Nobody can ask for them: the demo has no directory.
     fn snapshots(&self, _device: &str) -> Result<Vec<Snapshot>, SnapshotError> {
         Ok(Vec::new())
+    }
+
+    fn room(&self, device: &str) -> Result<Room, SnapshotError> {
+        Err(SnapshotError::NoDevice(device.to_owned()))
     }
 
     /// Nobody can ask for it: the page is for who looks.

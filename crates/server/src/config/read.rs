@@ -320,7 +320,7 @@ fn scheduler(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SchedulerCo
 
 fn subsystem(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SubsystemConfig {
     let nqn = required(table, findings, "nqn", "a name such as \"nqn.2025-01.com.example:ssd0\"");
-    let any = table.truth(findings, "allow_any_host");
+    let (before, any) = (findings.problems.len(), table.truth(findings, "allow_any_host"));
     let only = table.list(findings, "hosts", "a list of host NQNs", |text| Some(text.to_owned()));
     if any == Some(true) && only.is_some() {
         let what = "hosts are listed, but allow_any_host lets everybody in";
@@ -328,6 +328,12 @@ fn subsystem(table: &mut Fields<'_, '_>, findings: &mut Findings) -> SubsystemCo
             line: findings.lines.of(&table.path_of("allow_any_host")),
             ..Problem::new(table.path_of("allow_any_host"), what, "keep one of the two")
         });
+    }
+    if any != Some(true) && only.is_none() && findings.problems.len() == before {
+        let field = table.path_of("hosts");
+        let advice = "list their NQNs, write allow_any_host = true, or hosts = [] if none shall connect yet";
+        let line = findings.lines.of(&field);
+        findings.problems.push(Problem { line, ..Problem::new(field, "no host may connect", advice) });
     }
     let hosts = match (any, only) {
         (Some(true), _) => AllowedHosts::Any,

@@ -830,3 +830,17 @@ fn namespace_numbers_beyond_the_limit_are_one_sentence_with_the_limit() {
     assert!(said.contains("4097 and 1903 more are beyond the largest namespace number, 4096"), "{said}");
     assert!(!said.contains("count from 1"), "{said}");
 }
+
+#[test]
+fn a_directory_may_be_empty_and_a_subsystem_may_wait_for_its_hosts() {
+    let pool = "listen = [\"127.0.0.1:0\"]\n[[device]]\nname = \"pool\"\nkind = \"directory\"\npath = \"/srv/pool\"\n";
+    let subsystem = "[[subsystem]]\nnqn = \"nqn.2025-01.io.example:a\"\nhosts = []\n\
+                     [[subsystem.namespace]]\nnsid = 1\ndevice = \"pool\"\nsize = \"1G\"\n";
+    for text in [pool.to_owned(), format!("{pool}{subsystem}")] {
+        let written = Config::parse(&text).expect("valid").to_toml().expect("paths of UTF-8");
+        assert_eq!(written.contains("hosts = []"), text != pool, "{written}");
+        Config::parse(&written).expect("it is read again");
+    }
+    let without = errors(&format!("{pool}{}", subsystem.replace("hosts = []\n", "")));
+    assert!(without.contains("g.toml:6: subsystem[0].hosts: no host may connect"), "{without}");
+}

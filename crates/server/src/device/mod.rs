@@ -44,7 +44,7 @@ pub(crate) use back_end::PATH_LOST;
 pub(crate) use clock::DeviceClock;
 pub(crate) use contents::contents_name;
 pub(crate) use directory::{FILE_MAX, FileChange, Pool, Taking, Wanted, expect_snapshot_name, offset_of};
-pub use directory::{Snapshot, SnapshotError};
+pub use directory::{Room, Snapshot, SnapshotError};
 pub(crate) use erase::{Erase, Quote};
 pub use error::{DeviceError, Shortage};
 pub(crate) use held::Held;

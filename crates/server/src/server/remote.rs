@@ -10,7 +10,7 @@ use super::topology::Topology;
 use crate::acceptor;
 use crate::config::{AccessState, Config};
 use crate::connections::message::ToConnections;
-use crate::device::{Pool, Snapshot, SnapshotError};
+use crate::device::{Pool, Room, Snapshot, SnapshotError};
 use crate::listing::Listing;
 use crate::mailbox::Mailbox;
 use crate::pipeline::change::Change;
@@ -127,8 +127,20 @@ impl Remote {
     /// # Errors
     /// There is no such directory, or it cannot be read.
     pub fn snapshots(&self, device: &str) -> Result<Vec<Snapshot>, SnapshotError> {
+        self.pool(device)?.snapshots()
+    }
+
+    /// The space of a directory. Asks the file system.
+    ///
+    /// # Errors
+    /// There is no such directory, or its file system does not say.
+    pub fn room(&self, device: &str) -> Result<Room, SnapshotError> {
+        Ok(self.pool(device)?.room()?)
+    }
+
+    fn pool(&self, device: &str) -> Result<Arc<Pool>, SnapshotError> {
         let pool = self.lock().ssds.iter().find(|ssd| ssd.device == device).and_then(|ssd| ssd.pool.clone());
-        pool.ok_or_else(|| SnapshotError::NoDevice(device.to_owned()))?.snapshots()
+        pool.ok_or_else(|| SnapshotError::NoDevice(device.to_owned()))
     }
 
     /// Statistics of all SSDs and threads. An SSD whose thread has ended is left out.

@@ -26,6 +26,7 @@ mod tests;
 mod trial;
 
 pub(super) use opening::PoolOptions;
+pub use pool::Room;
 pub(crate) use pool::{Pool, Wanted, file_name};
 pub use snapshot::{Snapshot, SnapshotError};
 pub(crate) use snapshot::{Taking, expect_name as expect_snapshot_name};

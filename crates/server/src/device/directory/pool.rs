@@ -18,7 +18,7 @@ use super::super::error::DeviceError;
 use super::super::held::Held;
 use super::super::in_use;
 use super::super::open::{FILE, expect_kind, lock, refuse_users, system};
-use super::super::usage::Allocation;
+use super::super::usage::{Allocation, allocated};
 use super::register::{self, HALF_MADE, Register, open_in};
 use super::trial::Abilities;
 use super::{FILE_MAX, FileChange, SLOTS_MAX, snapshot};
@@ -64,6 +64,17 @@ pub(crate) struct Pool {
     pub(super) abilities: Abilities,
     pub(super) held: Arc<Held>,
     pub(super) state: Mutex<State>,
+}
+
+/// The space of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// The size of its file system.
+    pub size: Bytes,
+    /// What is free there, without the reserve.
+    pub free: Bytes,
+    /// What the namespaces in it may still take: their sizes without what their files have.
+    pub promised: Bytes,
 }
 
 #[derive(Debug)]
@@ -133,6 +144,24 @@ impl Pool {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // A panic leaves the maps whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The space of its file system, and what its namespaces may still take of it.
+    ///
+    /// # Errors
+    /// The file system does not say.
+    pub(crate) fn room(&self) -> Result<Room, DeviceError> {
+        let facts = self.facts()?;
+        let bytes = |blocks: u64| Bytes(blocks.saturating_mul(facts.f_frsize));
+        let members: Vec<(Bytes, Arc<File>)> =
+            self.state().members.values().map(|member| (member.size, Arc::clone(&member.file))).collect();
+        let mut promised = Bytes::ZERO;
+        for (size, file) in members {
+            let metadata = file.metadata().map_err(system(&self.path, "examined"))?;
+            promised = promised.saturating_add(size.saturating_sub(Bytes(allocated(&metadata))));
+        }
+        let free = bytes(facts.f_bavail).saturating_sub(self.reserve);
+        Ok(Room { size: bytes(facts.f_blocks), free, promised })
     }
 
     /// Refuses to use more of the file system if the reserve would be touched.
