@@ -23,7 +23,7 @@ use super::fields::{Fields, Findings};
 use super::problem::Problem;
 use super::read::required;
 use super::text::word;
-use super::{AllowedHosts, Config};
+use super::{AllowedHosts, Config, SubsystemConfig};
 use auth::{Group, Hash};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -332,7 +332,10 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
         report("security.authentication".into(), "is \"off\", and hosts have keys".into(), advice);
     }
     let has_keys = !config.hosts.is_empty();
-    for (index, subsystem) in config.subsystems.iter().enumerate() {
+    // One without hosts waits for them.
+    let waits = |subsystem: &SubsystemConfig| subsystem.hosts == AllowedHosts::Only(Vec::new());
+    let subsystems = config.subsystems.iter().enumerate();
+    for (index, subsystem) in subsystems.filter(|(_, subsystem)| !waits(subsystem)) {
         let (own, demand) = (subsystem.security, security.demand(subsystem.security));
         let field = |name: &str, is_own: bool| match is_own {
             true => format!("subsystem[{index}].security.{name}"),

@@ -836,7 +836,9 @@ fn a_directory_may_be_empty_and_a_subsystem_may_wait_for_its_hosts() {
     let pool = "listen = [\"127.0.0.1:0\"]\n[[device]]\nname = \"pool\"\nkind = \"directory\"\npath = \"/srv/pool\"\n";
     let subsystem = "[[subsystem]]\nnqn = \"nqn.2025-01.io.example:a\"\nhosts = []\n\
                      [[subsystem.namespace]]\nnsid = 1\ndevice = \"pool\"\nsize = \"1G\"\n";
-    for text in [pool.to_owned(), format!("{pool}{subsystem}")] {
+    let guarded =
+        subsystem.replace("hosts = []\n", "hosts = []\nsecurity = { authentication = \"always\" }\n");
+    for text in [pool.to_owned(), format!("{pool}{subsystem}"), format!("{pool}{guarded}")] {
         let written = Config::parse(&text).expect("valid").to_toml().expect("paths of UTF-8");
         assert_eq!(written.contains("hosts = []"), text != pool, "{written}");
         Config::parse(&written).expect("it is read again");
