@@ -145,7 +145,7 @@ fn a_target_that_is_away_is_told_and_a_repeated_request_succeeds() {
 }
 
 #[test]
-#[ignore = "long: 1,000 volumes, about two minutes"]
+#[ignore = "long: 1,000 volumes"]
 fn a_thousand_volumes_of_eight_clients_leak_nothing() {
     const EACH: usize = 125;
     let bed = Bed::new("crowd");
