@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# arm64.sh - builds gimbal for arm64 on another machine, and runs the tests of the core crates under QEMU's user emulation.
+# arm64.sh - builds gimbal for arm64 on another machine, runs the tests of the core crates under QEMU's user emulation, and the target
+# in a guest with a Cortex-A72, whose kernel is its host.
 #
-# That emulation has no io_uring and no speed that means anything: it shows that the code computes the same there, and that the
-# program is linked and starts. What is missing is named, and nothing is skipped.
+# Neither has a speed that means anything: they show that the code computes the same there, and that the target serves on io_uring and
+# on epoll. What is missing is named, and nothing is skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +22,8 @@ need() { # need ADVICE COMMAND...
 need "Rust's library for $triple: rustup target add $triple" sh -c '[ -d "$(rustc --print target-libdir --target '$triple')" ]'
 need "the compiler: apt-get install gcc-aarch64-linux-gnu" command -v aarch64-linux-gnu-gcc
 need "the C library: apt-get install libc6-dev-arm64-cross" test -e $library/lib/libc.so.6
-need "the emulator: apt-get install qemu-user" command -v qemu-aarch64
+need "the emulator of programs: apt-get install qemu-user" command -v qemu-aarch64
+need "the emulator of machines: apt-get install qemu-system-arm" command -v qemu-system-aarch64
 if [ ${#missing[@]} -gt 0 ]; then
 	printf 'arm64.sh: missing: %s\n' "${missing[@]}" >&2
 	exit 1
@@ -33,4 +35,6 @@ packages=()
 for crate in "${core[@]}"; do packages+=(-p "$crate"); done
 cargo test --locked --target $triple "${packages[@]}" "$@"
 cargo build --locked --release --target $triple -p gimbal
-$CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER "${CARGO_TARGET_DIR:-target}/$triple/release/gimbal" --version
+
+tests/guest/guest.sh run -g trixie-arm64 -m 2048 -t 900 -x "${CARGO_TARGET_DIR:-target}/$triple/release/gimbal:/gimbal/gimbal" \
+	-x "$library/lib/libgcc_s.so.1:/usr/lib/libgcc_s.so.1" -x tests/guest/walks/lib.sh:/walks/lib.sh tests/guest/walks/arm64.sh

@@ -34,7 +34,7 @@ phase() { # phase NAME COMMAND...
 }
 
 scripts() {
-	find tests rocksdb packaging -name '*.sh' -print0 |
+	find tests rocksdb packaging crates -name '*.sh' -print0 |
 		xargs -0 shellcheck -x tests/guest/init tests/guest/init-systemd packaging/debian/{postinst,prerm,postrm}
 }
 

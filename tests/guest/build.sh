@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154 # here, guest_dir, suites and moving_suites are set by guest.sh
+# shellcheck shell=bash disable=SC2154 # here, guest_dir and the lists of suites are set by guest.sh
 # build.sh - how a guest is made: sourced by guest.sh.
 #
 #   Debian mirror --apt, signed--> packages --unpack--> kernel, its modules, a few programs
@@ -11,24 +11,24 @@
 # time wait for one another.
 
 # What the walks call, with the libraries these programs load; the rest is busybox.
-guest_packages=(busybox-static bash coreutils util-linux util-linux-extra e2fsprogs kmod nvme-cli fio mdadm)
+guest_packages=(busybox-static bash coreutils util-linux util-linux-extra e2fsprogs xfsprogs kmod nvme-cli fio mdadm)
 # The daemon that makes the handshakes of TLS; not every suite has it.
 guest_packages_if_there=(ktls-utils)
-guest_programs=(bash dd sha256sum dmesg blkdiscard blockdev fallocate mkfs.ext4 e2fsck nvme fio mdadm)
+guest_programs=(bash dd sha256sum dmesg blkdiscard blockdev fallocate mkfs.ext4 e2fsck mkfs.xfs xfs_repair nvme fio mdadm)
 # Not every suite has these: blkpr came with util-linux 2.39; Debian has it in util-linux-extra.
 guest_programs_if_there=(blkpr tlshd)
 # The paravirtual devices, the NVMe/TCP host, the kernel's own target, what to put under it, and what proofs of
 # identity and TLS compute with; and mirrors.
 guest_modules=(virtio_pci virtio_net virtio_console virtio_blk
-	nvme nvme_tcp nvmet nvmet_tcp configfs null_blk loop ext4 crc32c_generic crc32c_intel
+	nvme nvme_tcp nvmet nvmet_tcp configfs null_blk loop ext4 xfs crc32_generic crc32c_generic crc32c_intel
 	dh_generic hmac sha256_generic sha512_generic
 	tls gcm ctr ghash_generic ghash_clmulni_intel aesni_intel md_mod raid1)
 
 # ensure_guest SUITE: builds the guest if it is not there; prints its folder.
 ensure_guest() {
 	local suite=$1 key folder
-	[[ " ${suites[*]} ${moving_suites[*]} " == *" $suite "* ]] ||
-		die "no guest is called $suite: there are ${suites[*]} ${moving_suites[*]}"
+	local all="${suites[*]} ${moving_suites[*]} ${foreign_suites[*]}"
+	[[ " $all " == *" $suite "* ]] || die "no guest is called $suite: there are $all"
 	key=$(cat "$here/build.sh" "$here/init" | sha256sum | cut -c1-12)
 	folder=$guest_dir/$suite-$key
 	if [ ! -d "$folder" ]; then
@@ -49,11 +49,12 @@ build_guest() {
 		command -v "$tool" >/dev/null || die "$tool is missing: run 'make test-deps'"
 	done
 	echo "guest.sh: building the $suite guest"
+	set_architecture "$suite"
 	work=$(mktemp -d "$guest_dir/$suite.work.XXXXXX")
 	trap 'rm -rf "$work"' EXIT
 	mkdir "$work/guest" "$work/initramfs"
 
-	use_apt "$suite"
+	use_apt "${suite%-arm64}"
 	unpack_kernel
 	unpack_programs
 	pick_programs
@@ -64,6 +65,14 @@ build_guest() {
 
 	mv -T "$work/guest" "$folder"
 	echo "guest.sh: $folder: $(head -n 1 "$folder/versions"), initramfs $(du -m "$folder/initramfs" | cut -f1) MiB"
+}
+
+# Sets what depends on the architecture of SUITE: its name for Debian, its loader of programs, and what runs its programs here.
+set_architecture() {
+	architecture=amd64 loader_name=ld-linux-x86-64.so.2 runner=()
+	[[ $1 == *-arm64 ]] || return 0
+	architecture=arm64 loader_name=ld-linux-aarch64.so.1 runner=(qemu-aarch64)
+	command -v qemu-aarch64 >/dev/null || die "qemu-aarch64 is missing: apt-get install qemu-user"
 }
 
 # Makes apt work on SUITE in a world of its own: nothing of this machine's lists, packages or
@@ -79,7 +88,7 @@ use_apt() {
 	mirror=${mirror:-http://deb.debian.org/debian}
 	mkdir -p "$work/apt/lists/partial" "$guest_dir/packages/partial"
 	: >"$work/apt/status"
-	echo "deb [arch=amd64 signed-by=$key] $mirror $suite main" >"$work/apt/sources.list"
+	echo "deb [arch=$architecture signed-by=$key] $mirror $suite main" >"$work/apt/sources.list"
 	cat >"$work/apt/apt.conf" <<-CONF
 		Dir::State "$work/apt";
 		Dir::State::status "$work/apt/status";
@@ -89,8 +98,8 @@ use_apt() {
 		Dir::Etc::sourcelist "$work/apt/sources.list";
 		Dir::Etc::sourceparts "/dev/null";
 		Dir::Etc::preferencesparts "/dev/null";
-		APT::Architecture "amd64";
-		APT::Architectures "amd64";
+		APT::Architecture "$architecture";
+		APT::Architectures "$architecture";
 		APT::Install-Recommends "false";
 		APT::Sandbox::User "";
 		Acquire::Languages "none";
@@ -105,8 +114,8 @@ use_apt() {
 # Newer ones are in three packages more: the kernel itself, its modules, and what belongs to both.
 unpack_kernel() {
 	local name part package
-	name=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
-	[ -n "$name" ] || die "linux-image-cloud-amd64 names no kernel"
+	name=$(apt-cache depends "linux-image-cloud-$architecture" | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+	[ -n "$name" ] || die "linux-image-cloud-$architecture names no kernel"
 	mkdir "$work/kernel" "$work/kernel-package"
 	(cd "$work/kernel-package" && apt-get -q -q download "$name") || die "cannot download $name"
 	for part in binary modules base; do
@@ -149,7 +158,8 @@ unpack_programs() {
 
 # Copies the programs, the libraries they load (asked of the unpacked loader) and busybox.
 pick_programs() {
-	local usr=$work/initramfs/usr loader=$work/tree/usr/lib64/ld-linux-x86-64.so.2 search program file applet
+	local usr=$work/initramfs/usr loader search program file applet
+	loader=$(find "$work/tree/usr/" -name "$loader_name" -print -quit)
 	mkdir -p "$usr"/{bin,sbin,lib,lib64}
 	search=$(find "$work/tree/usr/lib" -name '*.so*' -printf '%h\n' | sort -u | paste -s -d :)
 	for program in "${guest_programs[@]}" "${guest_programs_if_there[@]}"; do
@@ -159,11 +169,12 @@ pick_programs() {
 			continue
 		fi
 		cp -L "$file" "$usr/bin/$program"
-		"$loader" --inhibit-cache --library-path "$search" --list "$file" | awk '$3 ~ /^\// {print $3}'
+		"${runner[@]}" "$loader" --inhibit-cache --library-path "$search" --list "$file" | awk '$3 ~ /^\// {print $3}'
 	done | sort -u | xargs cp -L -t "$usr/lib"
 	cp -L "$loader" "$usr/lib64/"
+	[ "$architecture" = amd64 ] || cp -L "$loader" "$usr/lib/" # where its programs look for it
 	cp "$work/tree/usr/bin/busybox" "$usr/bin/"
-	for applet in $("$usr/bin/busybox" --list); do
+	for applet in $("${runner[@]}" "$usr/bin/busybox" --list); do
 		[ -e "$usr/bin/$applet" ] || ln -s busybox "$usr/bin/$applet"
 	done
 	ln -sf bash "$usr/bin/sh"
@@ -203,6 +214,6 @@ lay_skeleton() {
 record_versions() {
 	{
 		echo "Linux $kernel_version"
-		grep -E '^(nvme-cli|fio|e2fsprogs|ktls-utils)_' "$work/plan"
+		grep -E '^(nvme-cli|fio|e2fsprogs|xfsprogs|ktls-utils)_' "$work/plan"
 	} >"$work/guest/versions"
 }

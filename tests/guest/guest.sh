@@ -9,6 +9,7 @@
 # bookworm   Linux 6.1     2.3
 # trixie     Linux 6.12    2.13
 # testing    Debian's newest, which moves: for the long tests only; `build` makes it when it is named
+# trixie-arm64  Linux 6.12 on a Cortex-A72: needs qemu-system-arm and qemu-user as well; `build` makes it when it is named
 #
 # Neither KVM nor root nor a kernel module of this machine is needed. In the guest
 # 10.0.2.2 is this machine's 127.0.0.1, which is how a guest reaches a target here.
@@ -40,6 +41,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 guest_dir=${GIMBAL_GUEST_DIR:-$(cd "$here/../.." && pwd)/target/guest}
 suites=(bookworm trixie)
 moving_suites=(testing)
+foreign_suites=(trixie-arm64)
 
 die() {
 	echo "guest.sh: $*" >&2

@@ -36,9 +36,11 @@ run_guest() {
 	done
 	shift $((OPTIND - 1))
 	[ $# = 1 ] || die "run: name one script, or - for standard input"
-	command -v qemu-system-x86_64 >/dev/null || die "qemu-system-x86_64 is missing: run 'make test-deps'"
 
-	local folder
+	local folder emulator=qemu-system-x86_64
+	[[ $suite != *-arm64 ]] || emulator="qemu-system-aarch64"
+	command -v "$emulator" >/dev/null ||
+		die "$emulator is missing: run 'make test-deps'; for arm64, apt-get install qemu-system-arm qemu-user"
 	folder=$(ensure_guest "$suite")
 	session=$(mktemp -d "${TMPDIR:-/tmp}/gimbal-guest.XXXXXX")
 	trap 'end_session' EXIT
@@ -130,17 +132,19 @@ pack_script() {
 # of Linux 6.12 died, all in __kmalloc; none of 9 without.
 boot() {
 	local network=user,id=net ports=() number=0 name
+	local machine=(-machine "q35,hpet=off,smm=off" -cpu "max,-cx16") console=ttyS0
+	[ "$emulator" = qemu-system-x86_64 ] || machine=(-machine virt -cpu cortex-a72) console=ttyAMA0
 	[ -z "$forward" ] || network+=",hostfwd=tcp:127.0.0.1:0-:$forward"
 	for name in out status; do
 		number=$((number + 1))
 		ports+=(-chardev "file,id=$name,path=$session/$name"
 			-device "virtserialport,bus=ports.0,nr=$number,chardev=$name,name=$name")
 	done
-	exec setpriv --pdeathsig TERM timeout -k 2 "$limit" qemu-system-x86_64 \
-		-accel tcg -machine q35,hpet=off,smm=off -cpu max,-cx16 -m "$memory" -smp "$processors" \
+	exec setpriv --pdeathsig TERM timeout -k 2 "$limit" "$emulator" \
+		-accel tcg "${machine[@]}" -m "$memory" -smp "$processors" \
 		-nodefaults -no-user-config -display none -no-reboot \
 		-kernel "$folder/vmlinuz" -initrd "$session/initramfs" \
-		-append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off no_timer_check tsc=reliable cryptomgr.notests random.trust_cpu=on $append" \
+		-append "console=$console quiet panic=-1 oops=panic mitigations=off no_timer_check tsc=reliable cryptomgr.notests random.trust_cpu=on $append" \
 		-chardev "file,id=console,path=$session/console" -serial chardev:console \
 		-chardev "pipe,id=monitor,path=$session/monitor" -mon chardev=monitor \
 		-device virtio-serial-pci,id=ports "${ports[@]}" \

@@ -1,87 +1,22 @@
 //! A directory as a device, by the admin API and `gimbal ctl`: namespaces and snapshots, and what a kill at any moment leaves.
 
 mod disk;
+mod pool;
 mod process;
 
-use disk::Disk;
-use process::{Process, gimbal};
+use pool::{NQN, Place, uuid};
+use process::Process;
 use rand::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-const NQN: &str = "nqn.2025-01.io.example:disk";
-
-/// A target with a directory on XFS, and namespace 1.
-struct Place {
-    disk: Disk,
-    file: PathBuf,
-    socket: PathBuf,
-}
-
-fn uuid(nsid: u32) -> String {
-    format!("5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a{nsid:04x}")
-}
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let mut disk = Disk::new(&format!("directory-{name}"), 512);
-        let device = disk.device.clone();
-        disk.mount_as("xfs", &device);
-        let (pool, first) = (disk.mount_point(), uuid(1));
-        let text = format!(
-            "listen = [\"127.0.0.1:0\"]\n\n[[device]]\nname = \"pool\"\nkind = \"directory\"\npath = {pool:?}\ncreate = true\n\n\
-             [[subsystem]]\nnqn = {NQN:?}\nallow_any_host = true\n\
-             [[subsystem.namespace]]\nnsid = 1\ndevice = \"pool\"\nsize = \"64M\"\nuuid = {first:?}\n"
-        );
-        let place = Place { file: disk.folder.join("gimbal.toml"), socket: disk.folder.join("s"), disk };
-        fs::write(&place.file, text).expect("ours");
-        place
-    }
-
-    fn command(&self) -> Command {
-        let mut command = gimbal();
-        command.arg("serve").arg("-c").arg(&self.file).arg("--admin-socket").arg(&self.socket);
-        command.arg("--state-dir").arg(self.disk.folder.join("state"));
-        command
-    }
-
-    fn ctl_command(&self, words: &[String]) -> Command {
-        let mut command = gimbal();
-        command.arg("ctl").arg("--socket").arg(&self.socket).args(words);
-        command
-    }
-
-    fn ctl(&self, words: &str) -> (bool, String) {
-        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-        let Output { status, stdout, stderr } = self.ctl_command(&words).output().expect("it was built");
-        (status.success(), String::from_utf8([stdout, stderr].concat()).expect("text"))
-    }
-
-    /// The names in the directory.
-    fn names(&self) -> BTreeSet<String> {
-        let entries = fs::read_dir(self.disk.mount_point()).expect("mounted");
-        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect()
-    }
-
-    fn configured(&self, nsid: u32) -> bool {
-        fs::read_to_string(&self.file).expect("it is there").contains(&uuid(nsid))
-    }
-}
-
 #[test]
 fn snapshots_are_taken_listed_used_and_deleted_by_ctl() {
-    let place = Place::new("ctl");
+    let place = Place::new("ctl", 64);
     let _target = Process::start(&mut place.command());
-    let done = |words: &str| {
-        let (is_done, said) = place.ctl(words);
-        assert!(is_done, "{words}: {said}");
-        said
-    };
+    let done = |words: &str| place.done(words);
     let refused = |words: &str| {
         let (is_done, said) = place.ctl(words);
         assert!(!is_done, "{words}: {said}");
@@ -115,9 +50,32 @@ fn snapshots_are_taken_listed_used_and_deleted_by_ctl() {
     assert!(place.names().contains(&uuid(2)), "its data is kept");
 }
 
+/// Somebody else has filled the file system: no snapshot and no half of one, and the target goes on.
+#[test]
+fn a_full_file_system_has_no_half_of_a_snapshot() {
+    let place = Place::new("full", 64);
+    let _target = Process::start(&mut place.command());
+    place.done(&format!("snapshot create before {NQN} 1"));
+    let filler = place.fill();
+    let before = place.names();
+    for name in ["first", "second"] {
+        let (is_done, said) = place.ctl(&format!("snapshot create {name} {NQN} 1"));
+        assert!(!is_done && said.contains("No space left on device"), "{said}");
+    }
+    let fields = format!("device=pool size=64M uuid={} origin=before", uuid(2));
+    let (is_done, said) = place.ctl(&format!("add namespace {NQN} 2 {fields}"));
+    assert!(!is_done && said.contains("No space left on device"), "{said}");
+    assert_eq!(place.names(), before, "nothing is half-made");
+    // A snapshot that is deleted needs no room, and makes some.
+    place.done("snapshot delete pool before");
+    std::fs::remove_file(filler).expect("it was made");
+    place.done(&format!("snapshot create first {NQN} 1"));
+    place.done(&format!("add namespace {NQN} 2 device=pool size=64M uuid={} origin=first", uuid(2)));
+}
+
 /// Kills a target while it does `rounds` random things, and compares the directory with the configuration after each restart.
 fn kills(name: &str, rounds: u64) {
-    let place = Place::new(name);
+    let place = Place::new(name, 64);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(rounds);
     let mut target = Process::start(&mut place.command());
     for round in 0..rounds {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 /// Time limit of a guest. A walk takes about 15 s; the rest is for a busy machine.
 const LIMIT_SECONDS: u32 = 600;
@@ -143,6 +144,12 @@ impl Walk {
     /// Gives the guest more than one CPU, and so more than one IO queue.
     pub(crate) fn processors(mut self, count: u32) -> Walk {
         self.arguments.extend(["-c".into(), count.to_string()]);
+        self
+    }
+
+    /// Sets another time limit.
+    pub(crate) fn limit(mut self, limit: Duration) -> Walk {
+        self.limit_seconds = limit.as_secs() as u32;
         self
     }
 
