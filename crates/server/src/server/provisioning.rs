@@ -33,7 +33,7 @@ use crate::retry::retry_while_in_use;
 use crate::state::Keeper;
 use crate::stats::ThreadBoard;
 use crate::stats::beat::Beat;
-use crate::stats::board::Board;
+use crate::stats::board::{Board, State};
 use crate::switch::Switch;
 use crate::tenants::{NamespaceTenant, Numbered, TenantName};
 use nvme::subsystem::{DiscoveryRecord, HostAccess, NamespaceInfo};
@@ -484,6 +484,8 @@ fn start_pipeline(
     let start = move |reactor: &mut reactor::Reactor| {
         let device = open.start(Clock.now(), reactor)?;
         let board = Arc::new(Board::new(shown_as, device.clock(), detail, pulse));
+        // Whoever reads before the first turn sees what the device is made of.
+        board.publish(State { auxiliary: device.auxiliary(), files: device.files(), ..State::default() });
         let board = Arc::clone(shown.get_or_init(|| board));
         Ok((device, board))
     };
