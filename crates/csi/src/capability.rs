@@ -52,12 +52,12 @@ impl Use {
         Ok(Use { file_system, is_single_node, is_read_only, is_single_workload })
     }
 
-    /// Reads all uses of a request, of which there is at least one.
-    pub(crate) fn all(capabilities: &[VolumeCapability]) -> Result<Vec<Use>, Status> {
+    /// Refuses a request with a use that is not possible, or without any.
+    pub(crate) fn expect_all(capabilities: &[VolumeCapability]) -> Result<(), Status> {
         if capabilities.is_empty() {
             return Err(Status::invalid_argument("volume_capabilities is empty"));
         }
-        capabilities.iter().map(|capability| Use::of(Some(capability))).collect()
+        capabilities.iter().try_for_each(|capability| Use::of(Some(capability)).map(drop))
     }
 }
 

@@ -89,7 +89,7 @@ impl Call<'_> {
         let reply = sent.map_err(|error| Status::unavailable(error.to_string()))?;
         match reply.status {
             401 | 403 => Err(Status::failed_precondition(format!(
-                "the target does not let the driver do this: {}; give it the admin_token",
+                "the target refuses the driver: {}; start the driver with the admin_token",
                 said(&reply)
             ))),
             408 | 503 | 504 => Err(Status::unavailable(format!("{}; repeat it later", said(&reply)))),

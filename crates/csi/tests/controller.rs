@@ -37,7 +37,7 @@ fn a_volume_is_what_its_class_says_and_another_one_of_its_name_is_refused() {
     let unknown = CreateVolumeRequest { parameters: named(&[("wieght", "5")]), ..volume("b") };
     let refused = client.create(unknown).expect_err("unknown");
     assert!(refused.code() == Code::InvalidArgument && refused.message().contains("wieght"), "{refused}");
-    // What only the target can judge.
+    // Only the target can judge these.
     let promised = named(&[("limitRate", "1M"), ("reservation", "2M")]);
     let refused = client.create(CreateVolumeRequest { parameters: promised, ..volume("b") });
     let refused = refused.expect_err("more is promised than allowed");

@@ -45,7 +45,7 @@ fn room(call: &Call<'_>, (pool, overcommits): (&str, bool)) -> Result<(Bytes, By
     Ok((left, field("size")?))
 }
 
-/// What a refusal becomes if the reason is that a directory is full.
+/// The refusal of a change; RESOURCE_EXHAUSTED if the directory is full.
 pub(super) fn expect_room(call: &Call<'_>, pool: (&str, bool), more: Bytes, trouble: Trouble) -> Trouble {
     let Trouble::Refused(refused) = trouble else { return trouble };
     match room(call, pool) {
@@ -61,7 +61,7 @@ pub(super) fn expect_room(call: &Call<'_>, pool: (&str, bool), more: Bytes, trou
 impl Controller {
     pub(super) fn capacity(&self, request: GetCapacityRequest) -> Result<GetCapacityResponse, Status> {
         if !request.volume_capabilities.is_empty() {
-            Use::all(&request.volume_capabilities)?;
+            Use::expect_all(&request.volume_capabilities)?;
         }
         let parameters = Parameters::of(&request.parameters, &HashMap::new())?;
         let call = self.target.call();

@@ -111,7 +111,7 @@ impl Controller {
             let pool = pools::choose(document, Some(&source.pool))?;
             let body = json!({ "subsystem": volume::nqn(source.id), "nsid": NSID });
             let path = format!("{}/{name_there}", folder(&source.pool));
-            // What a clone takes at first is little; a full directory has nothing left.
+            // A clone takes little at first; a full directory has nothing left.
             call.write_snapshot("PUT", &path, &body)
                 .map_err(|trouble| pools::expect_room(call, pool, Bytes(1), trouble))?;
             let found = in_pool(call, &source.pool)?.into_iter().find(|found| found.name == name_there);

@@ -18,7 +18,7 @@ use tonic::Status;
 use units::Bytes;
 use uuid::Uuid;
 
-/// What a volume is made of.
+/// The origin of a copy.
 struct Origin {
     /// As the target names it.
     name: String,
@@ -29,7 +29,7 @@ struct Origin {
 impl Controller {
     pub(super) fn create_volume(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
         let id = volume::id_of(&request.name)?;
-        Use::all(&request.volume_capabilities)?;
+        Use::expect_all(&request.volume_capabilities)?;
         let parameters = Parameters::of(&request.parameters, &request.mutable_parameters)?;
         let bounds = Bounds::of(request.capacity_range)?;
         let source = request.volume_content_source.as_ref();
@@ -112,8 +112,8 @@ impl Controller {
             return Err(Status::invalid_argument("volume_capabilities is empty"));
         }
         expect(&self.target.call(), &request.volume_id)?;
-        Ok(match Use::all(&request.volume_capabilities) {
-            Ok(_) => ValidateVolumeCapabilitiesResponse {
+        Ok(match Use::expect_all(&request.volume_capabilities) {
+            Ok(()) => ValidateVolumeCapabilitiesResponse {
                 confirmed: Some(Confirmed {
                     volume_context: request.volume_context,
                     volume_capabilities: request.volume_capabilities,

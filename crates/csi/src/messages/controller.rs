@@ -19,7 +19,7 @@ pub struct CreateVolumeRequest {
     /// The parameters of the StorageClass.
     #[prost(map = "string, string", tag = "4")]
     pub parameters: HashMap<String, String>,
-    /// What it is a copy of.
+    /// Its origin, if it is a copy.
     #[prost(message, optional, tag = "6")]
     pub volume_content_source: Option<VolumeContentSource>,
     /// Parameters that may change later.
@@ -74,7 +74,7 @@ pub struct Volume {
     /// Facts that later requests carry.
     #[prost(map = "string, string", tag = "3")]
     pub volume_context: HashMap<String, String>,
-    /// What it is a copy of.
+    /// Its origin, if it is a copy.
     #[prost(message, optional, tag = "4")]
     pub content_source: Option<VolumeContentSource>,
 }
@@ -91,7 +91,7 @@ pub struct DeleteVolumeRequest {
 #[derive(Clone, PartialEq, Message)]
 pub struct DeleteVolumeResponse {}
 
-/// A request to let a node use a volume.
+/// A request that a node may use a volume.
 #[derive(Clone, PartialEq, Message)]
 pub struct ControllerPublishVolumeRequest {
     /// The volume.
@@ -151,7 +151,7 @@ pub struct ValidateVolumeCapabilitiesRequest {
 /// The answer.
 #[derive(Clone, PartialEq, Message)]
 pub struct ValidateVolumeCapabilitiesResponse {
-    /// What is confirmed; absent if a use is not possible.
+    /// The confirmed parts; absent if a use is not possible.
     #[prost(message, optional, tag = "1")]
     pub confirmed: Option<Confirmed>,
     /// The reason why not.
@@ -159,7 +159,7 @@ pub struct ValidateVolumeCapabilitiesResponse {
     pub message: String,
 }
 
-/// What of a question is confirmed.
+/// The parts of a question that are confirmed.
 #[derive(Clone, PartialEq, Message)]
 pub struct Confirmed {
     /// The facts.
@@ -201,15 +201,15 @@ pub struct VolumeEntry {
     /// The volume.
     #[prost(message, optional, tag = "1")]
     pub volume: Option<Volume>,
-    /// Who uses it.
+    /// Its users.
     #[prost(message, optional, tag = "2")]
     pub status: Option<VolumeStatus>,
 }
 
-/// Who uses a volume.
+/// The users of a volume.
 #[derive(Clone, PartialEq, Message)]
 pub struct VolumeStatus {
-    /// The nodes that may.
+    /// The nodes that may use it.
     #[prost(string, repeated, tag = "1")]
     pub published_node_ids: Vec<String>,
 }
@@ -228,7 +228,7 @@ pub struct GetCapacityRequest {
 /// The free space.
 #[derive(Clone, PartialEq, Message)]
 pub struct GetCapacityResponse {
-    /// What is left for volumes.
+    /// The bytes that are left for volumes.
     #[prost(int64, tag = "1")]
     pub available_capacity: i64,
     /// The largest volume.

@@ -101,13 +101,13 @@ pub struct NodeGetVolumeStatsResponse {
 /// The usage of a volume in one unit.
 #[derive(Clone, PartialEq, Message)]
 pub struct VolumeUsage {
-    /// What is left.
+    /// The number that is left.
     #[prost(int64, tag = "1")]
     pub available: i64,
     /// All.
     #[prost(int64, tag = "2")]
     pub total: i64,
-    /// What is used.
+    /// The number that is used.
     #[prost(int64, tag = "3")]
     pub used: i64,
     /// The unit.

@@ -8,10 +8,10 @@ use tonic::Status;
 
 /// The time of a program; mkfs of a large volume takes longest.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The most of what a program says that goes into an error.
+/// The longest output of a program in an error, in characters.
 const SAID_MAX: usize = 2000;
 
-/// What a program has said, and its exit code.
+/// The output of a program, and its exit code.
 pub(super) struct Ended {
     pub(super) code: i32,
     pub(super) stdout: String,

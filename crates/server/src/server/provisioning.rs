@@ -484,7 +484,7 @@ fn start_pipeline(
     let start = move |reactor: &mut reactor::Reactor| {
         let device = open.start(Clock.now(), reactor)?;
         let board = Arc::new(Board::new(shown_as, device.clock(), detail, pulse));
-        // Whoever reads before the first turn sees what the device is made of.
+        // A reader before the first turn sees the parts of the device, too.
         board.publish(State { auxiliary: device.auxiliary(), files: device.files(), ..State::default() });
         let board = Arc::clone(shown.get_or_init(|| board));
         Ok((device, board))

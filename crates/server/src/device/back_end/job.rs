@@ -75,7 +75,7 @@ impl Job {
             _ if self.is_flushing => return Step::Done,
             Work::Flush => return flush(self),
             Work::Discard if !found.has_deallocate => return Step::Done,
-            // What it made must last, too (see the module `back_end`).
+            // Its zeros must last, too (see the module `back_end`).
             Work::WriteZeroes if left == 0 && found.volatile_write_cache => return flush(self),
             _ if left == 0 => return Step::Done,
             _ => {}

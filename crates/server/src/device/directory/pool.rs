@@ -71,9 +71,9 @@ pub(crate) struct Pool {
 pub struct Room {
     /// The size of its file system.
     pub size: Bytes,
-    /// What is free there, without the reserve.
+    /// The free bytes there, without the reserve.
     pub free: Bytes,
-    /// What the namespaces in it may still take: their sizes without what their files have.
+    /// The bytes that its namespaces may still take: their sizes less the bytes that their files have.
     pub promised: Bytes,
 }
 
