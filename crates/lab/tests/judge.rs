@@ -1,10 +1,10 @@
 //! The judge: the same seed gives the same verdict, and an unfair scheduler is found unfair.
 
-use lab::judge::{Case, JudgeError, Summary, Told, judge};
+use lab::judge::{Case, JudgeError, LEARN, Summary, Told, judge};
 use lab::scheduler::Scheduler;
 
 fn judged(scheduler: Scheduler, seeds: &[u64]) -> Vec<lab::judge::Verdict> {
-    judge(scheduler, Told::Nothing, seeds, &|_| ()).unwrap_or_else(|error| panic!("{error}"))
+    judge(scheduler, Told::Nothing, LEARN, seeds, &|_| ()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A mix with equal weights, so that it has a gap, on an SSD that is quick to simulate.
@@ -50,7 +50,7 @@ fn first_in_first_out_wastes_nothing_and_is_found_unfair() {
 #[test]
 fn what_needs_a_calibration_cannot_be_judged() {
     let refusal =
-        judge(Scheduler::REFLEX, Told::Nothing, &[1], &|_| ()).expect_err("there is no calibration");
+        judge(Scheduler::REFLEX, Told::Nothing, LEARN, &[1], &|_| ()).expect_err("there is no calibration");
     assert!(matches!(refusal, JudgeError::NotCalibrated(_)));
     assert!(refusal.to_string().starts_with("reflex needs a calibration"), "{refusal}");
 }

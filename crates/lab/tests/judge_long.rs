@@ -5,7 +5,7 @@
 //! cases 800001 to 800300 and from changing cases 98501 to 98524 (docs/level.md), and the scheduler is not tuned on
 //! CASES; some of CHANGING were looked at. If a bound is missed, the commands that run the worst cases again are printed.
 
-use lab::judge::{Row, Summary, Told, Verdict, judge, judge_changing};
+use lab::judge::{LEARN, Row, Summary, Told, Verdict, judge, judge_changing};
 use lab::scheduler::Scheduler;
 
 const CASES: std::ops::Range<u64> = 200_001..200_301;
@@ -50,8 +50,8 @@ fn assert_bounds(verdicts: &[Verdict], bounds: &[(&str, Bound, &str)]) {
 #[ignore = "long: three hundred SSDs and mixes, about twenty minutes on two cores"]
 fn level_is_on_three_hundred_random_cases_what_it_was() {
     let seeds: Vec<u64> = CASES.collect();
-    let verdicts =
-        judge(Scheduler::LEVEL, Told::Nothing, &seeds, &|_| ()).unwrap_or_else(|error| panic!("{error}"));
+    let verdicts = judge(Scheduler::LEVEL, Told::Nothing, LEARN, &seeds, &|_| ())
+        .unwrap_or_else(|error| panic!("{error}"));
     assert_bounds(
         &verdicts,
         &[

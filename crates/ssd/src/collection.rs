@@ -8,7 +8,8 @@
 //! steady state each host slot must pay for `v / (N − v)` copies. Programming a host unit adds that much to
 //! the die's *debt*; copying pays it off. A factor between 0 and 2 keeps the number of free blocks `f` near
 //! `free_low + ½`: `m = 1 + (free_low + ½ − f) / 2`. With an on/off threshold instead, all dies would collect
-//! at the same time, and the bandwidth would oscillate.
+//! at the same time, and the bandwidth would oscillate. A drive with a *reserve* keeps a part of its spare space
+//! erased: host writes pay nothing until it is used up, and a die that has nothing else to do refills it.
 
 use crate::flash::{Flash, OpenBlock, Unit, UnitOrigin, Victim};
 use crate::geometry::{PhysicalSlot, SLOTS_PER_PAGE};
@@ -18,6 +19,8 @@ use std::collections::VecDeque;
 const ONE: i64 = 1 << 16;
 /// Collection may run ahead of its debt by this many slots at most.
 const AHEAD_MOST: i64 = 64 * ONE;
+/// A block with less garbage than one part in this number is not collected for the reserve.
+const REFILL_GAIN: u16 = 8;
 
 /// Copies that a die owes for host writes, in slots of fixed point.
 #[derive(Clone, Copy, Default)]
@@ -54,12 +57,7 @@ impl Flash {
     /// Makes the full block with the fewest valid slots the victim. A block without garbage is never a
     /// victim.
     fn pick_greedily(&mut self, die: u32) -> Option<Victim> {
-        let collectable = |&block: &u32| {
-            let state = self.mapping.block(block);
-            state.is_full() && !state.slc && state.valid < state.slots
-        };
-        let block =
-            self.geometry.blocks_of(die).filter(collectable).min_by_key(|&b| self.mapping.block(b).valid)?;
+        let block = self.collectable(die).min_by_key(|&block| self.mapping.block(block).valid)?;
         let state = self.mapping.block(block);
         let victim = Victim {
             block,
@@ -97,11 +95,39 @@ impl Flash {
         Step::Emptied
     }
 
-    /// Whether `die` has fewer free blocks than it should have when idle: the collector's reserve plus what
+    /// Whether `die` has fewer free blocks than it should have when idle: what the collector keeps free plus what
     /// the SLC cache may still take.
     pub(crate) fn lacks_free_blocks(&self, die: u32) -> bool {
+        self.space[die as usize].free.len() < self.kept_free(die) as usize
+    }
+
+    fn kept_free(&self, die: u32) -> u32 {
+        self.geometry.free_low + self.geometry.slc_blocks - self.space[die as usize].slc_used
+    }
+
+    /// Whether the reserve of `die` is to be refilled: some of it is used, and there is a block of which one part in
+    /// [`REFILL_GAIN`] is garbage, or one that is being collected.
+    pub(crate) fn lacks_reserve(&self, die: u32) -> bool {
         let space = &self.space[die as usize];
-        space.free.len() < (self.geometry.free_low + self.geometry.slc_blocks - space.slc_used) as usize
+        if self.geometry.reserve == 0
+            || space.free.len() >= (self.kept_free(die) + self.geometry.reserve) as usize
+        {
+            return false;
+        }
+        let is_worth = |block: &u32| {
+            let state = self.mapping.block(*block);
+            (state.slots - state.valid) * REFILL_GAIN >= state.slots
+        };
+        space.victim.is_some() || self.collectable(die).any(|block| is_worth(&block))
+    }
+
+    /// Full blocks of `die` with garbage.
+    fn collectable(&self, die: u32) -> impl Iterator<Item = u32> {
+        let is_collectable = |block: &u32| {
+            let state = self.mapping.block(*block);
+            state.is_full() && !state.slc && state.valid < state.slots
+        };
+        self.geometry.blocks_of(die).filter(is_collectable)
     }
 
     /// The next slot for a copy. There is always a block for it: the host leaves one free, a victim needs at

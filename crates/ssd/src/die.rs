@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Order of background work: the suspended operation; units of copies; collection if it is urgent or owed;
-//! units of the host; and, while the device is idle, folding the SLC cache and refilling the free blocks.
+//! units of the host; refilling the reserve, if no read waits; and, while the device is idle, folding the SLC cache and refilling
+//! the free blocks.
 //!
 //! Holds: a die that is not idle has exactly one pending event that ends its activity, and the event has the
 //!        die's current generation.
@@ -53,11 +54,19 @@ pub(crate) struct Dies {
 /// One read operation of a die: slots of one page for one command.
 #[derive(Clone, Copy)]
 pub(crate) struct FlashRead {
-    pub(crate) command: u32,
+    pub(crate) waiting: Waiting,
     pub(crate) slots: u32,
     pub(crate) source: Source,
     /// The next read in the die's queue.
     next: u32,
+}
+
+/// The work that goes on when a read operation has its data.
+#[derive(Clone, Copy)]
+pub(crate) enum Waiting {
+    Command(u32),
+    /// A read operation: this one senses the page of the mapping that says where its data is.
+    Read(u32),
 }
 
 /// Where a read operation gets its data from.
@@ -125,6 +134,13 @@ enum Work {
     Erase,
 }
 
+impl Work {
+    /// Whether it is garbage collection.
+    fn is_collection(&self) -> bool {
+        !matches!(self, Work::Program(Unit { origin: UnitOrigin::Host { .. }, .. }))
+    }
+}
+
 /// The consequence of the end of a step for the rest of the device. After all but `Nothing`, the die is idle.
 pub(crate) enum Ended {
     /// The die continues with the same work.
@@ -140,8 +156,8 @@ pub(crate) enum Ended {
 }
 
 impl FlashRead {
-    pub(crate) fn new(command: u32, slots: u32, source: Source) -> FlashRead {
-        FlashRead { command, slots, source, next: NO_READ }
+    pub(crate) fn new(waiting: Waiting, slots: u32, source: Source) -> FlashRead {
+        FlashRead { waiting, slots, source, next: NO_READ }
     }
 }
 
@@ -377,6 +393,9 @@ impl Dies {
             self.start_unit(now, die, unit, events);
             return true;
         }
+        if !state.has_reads() && self.flash.lacks_reserve(die) && self.collect(now, die, false, events) {
+            return true;
+        }
         self.idle
             && (self.collect(now, die, true, events)
                 || self.flash.lacks_free_blocks(die) && self.collect(now, die, false, events))
@@ -428,7 +447,7 @@ impl Dies {
         let Some(suspend) = self.timing.suspend else { return };
         let state = &mut self.dies[die as usize];
         let Some(operation) = &mut state.long else { return };
-        if operation.suspensions >= suspend.most {
+        if operation.suspensions >= suspend.most || suspend.host_only && operation.work.is_collection() {
             return;
         }
         let due = suspend.due(operation.resumed, now);

@@ -81,6 +81,8 @@ pub(crate) struct Geometry {
     /// Blocks of a die that may be in SLC mode.
     pub(crate) slc_blocks: u32,
     pub(crate) free_low: u32,
+    /// Blocks of the spare space of a die that it keeps erased while it has nothing else to do.
+    pub(crate) reserve: u32,
 }
 
 impl Geometry {
@@ -99,18 +101,19 @@ impl Geometry {
         let physical_slots = (capacity + spare + never_written) / SLOT_BYTES;
         let per_die = u64::from(dies) * u64::from(block_slots);
         let blocks = (physical_slots + per_die / 2) / per_die;
-        let reserve = profile.collection.free_low + profile.slc.blocks_per_die;
+        let kept = profile.collection.free_low + profile.slc.blocks_per_die;
         Geometry {
             logical_slots: (capacity / SLOT_BYTES) as u32,
             dies,
             channels: shape.channels,
             stripe_dies: shape.stripe_dies,
-            blocks_per_die: blocks as u32 + reserve,
+            blocks_per_die: blocks as u32 + kept,
             unit_slots,
             block_slots,
             bits,
             slc_blocks: profile.slc.blocks_per_die,
             free_low: profile.collection.free_low,
+            reserve: profile.collection.reserve.unwrap_or(0),
         }
     }
 
@@ -133,8 +136,8 @@ impl Geometry {
         if slc { self.block_slots / self.bits } else { self.block_slots }
     }
 
-    /// A die with this many valid slots counts as full and gets no more host data. The rest (the collector's
-    /// reserve, the SLC blocks and one more block) guarantees that a die below this limit always has
+    /// A die with this many valid slots counts as full and gets no more host data. The rest (the blocks that the collector keeps
+    /// free, the SLC blocks and one more block) guarantees that a die below this limit always has
     /// something to collect.
     pub(crate) fn full_die(&self) -> u32 {
         (self.blocks_per_die - self.slc_blocks - self.free_low - 1) * self.block_slots

@@ -109,6 +109,9 @@ impl Image {
 
     /// The SSD after conditioning and a long idle time.
     fn of(profile: Arc<Profile>, mut flash: Flash, seed: u64) -> Image {
+        for die in 0..flash.geometry.dies {
+            flash.refill_untimed(die);
+        }
         flash.stripe.set_slc_allowed(true);
         flash.stripe.forget_buffered();
         flash.note_all_shortcuts();
@@ -140,12 +143,24 @@ impl Flash {
     /// Empties and erases victims until `die` has as many free blocks as it keeps when idle.
     fn collect_untimed(&mut self, die: u32) {
         while self.lacks_free_blocks(die) && self.victim(die, false).is_some() {
-            let mut units = VecDeque::new();
-            while let Step::Copied { .. } = self.collect_page(die, &mut Debt::default(), &mut units) {}
-            for unit in units {
-                self.on_programmed(&unit);
-            }
-            self.on_erased(die);
+            self.empty_untimed(die);
         }
+    }
+
+    /// Does the same until `die` has its reserve.
+    fn refill_untimed(&mut self, die: u32) {
+        while self.lacks_reserve(die) && self.victim(die, false).is_some() {
+            self.empty_untimed(die);
+        }
+    }
+
+    /// Empties and erases the victim of `die`.
+    fn empty_untimed(&mut self, die: u32) {
+        let mut units = VecDeque::new();
+        while let Step::Copied { .. } = self.collect_page(die, &mut Debt::default(), &mut units) {}
+        for unit in units {
+            self.on_programmed(&unit);
+        }
+        self.on_erased(die);
     }
 }

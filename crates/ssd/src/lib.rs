@@ -40,6 +40,7 @@ mod flash;
 mod geometry;
 mod image;
 mod mapping;
+mod mapping_cache;
 mod profile;
 mod shortcut;
 mod slab;
@@ -54,6 +55,7 @@ pub use geometry::SLOT_BYTES;
 pub use image::{Condition, Image};
 pub use profile::{
     BufferProfile, ChannelProfile, CollectionProfile, FirmwareProfile, FlashProfile, GeometryProfile,
-    LinkProfile, MemoryProfile, Profile, ProfileError, SlcProfile, SwitchProfile, VariationProfile,
+    LinkProfile, MappingProfile, MemoryProfile, Profile, ProfileError, SlcProfile, SwitchProfile,
+    VariationProfile,
 };
 pub use ssd::{Counters, Ssd};

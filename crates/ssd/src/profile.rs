@@ -25,7 +25,7 @@ mod unit;
 pub use error::ProfileError;
 pub use tables::{
     BufferProfile, ChannelProfile, CollectionProfile, FirmwareProfile, FlashProfile, GeometryProfile,
-    LinkProfile, MemoryProfile, SlcProfile, SwitchProfile, VariationProfile,
+    LinkProfile, MappingProfile, MemoryProfile, SlcProfile, SwitchProfile, VariationProfile,
 };
 
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,9 @@ pub struct Profile {
     pub buffer: BufferProfile,
     /// Garbage collection.
     pub collection: CollectionProfile,
+    /// The mapping that is in the controller's memory; `None` if all of it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapping: Option<MappingProfile>,
     /// The SLC cache.
     pub slc: SlcProfile,
     /// Variation of service times; none if the table is omitted.

@@ -18,10 +18,11 @@ use crate::bound::LeastDelays;
 use crate::buffer::{Ledger, WriteBuffer};
 use crate::command::{Command, CommandKind, Completion};
 use crate::controller::{Firmware, Link, Memory};
-use crate::die::{Dies, Ended, FlashRead, Source};
+use crate::die::{Dies, Ended, FlashRead, Source, Waiting};
 use crate::event_queue::{Event, EventQueue};
 use crate::geometry::{SLOT_BYTES, SLOTS_PER_PAGE};
 use crate::image::{Condition, Image};
+use crate::mapping_cache::MappingCache;
 use crate::profile::Profile;
 use crate::slab::Slab;
 use std::collections::VecDeque;
@@ -43,6 +44,8 @@ pub struct Ssd {
     /// Buffered data and flushes that are not yet placed on flash, in order. Usually empty.
     unplaced: VecDeque<Unplaced>,
     ledger: Ledger,
+    /// `None` if all of the mapping is in memory.
+    mapping: Option<MappingCache>,
     dies: Dies,
     /// Reads of one slot before the lookup of its mapping.
     small_reads: Vec<SmallRead>,
@@ -139,6 +142,10 @@ impl Ssd {
             ),
             unplaced: VecDeque::new(),
             ledger: Ledger::default(),
+            mapping: profile
+                .mapping
+                .as_ref()
+                .and_then(|mapping| MappingCache::new(mapping, profile.geometry.capacity)),
             dies,
             small_reads: Vec::new(),
             idle: IdleClock { since: Instant::ZERO, wait: profile.slc.idle, check_pending: false },
@@ -293,9 +300,31 @@ impl Ssd {
             self.look_up_small_reads();
         }
         match self.dies.reads.get(read).source {
+            Source::Die { .. } if self.mapping.is_some() => self.read_mapped(now, read),
             Source::Die { die, .. } => self.dies.on_read(now, die, read, &mut self.events),
             Source::Controller => self.on_data_read(now, read),
             Source::Unknown => unreachable!("read {read} was not among those to look up"),
+        }
+    }
+
+    /// Queues a read on its die, or first the read of the page of the mapping that it needs. A command needs the page of its first slot.
+    #[inline(never)]
+    fn read_mapped(&mut self, now: Instant, read: u32) {
+        let FlashRead { waiting: Waiting::Command(command), source: Source::Die { die, .. }, .. } =
+            *self.dies.reads.get(read)
+        else {
+            unreachable!("read {read} is not of a command, or not of a die")
+        };
+        let slot = self.commands.get(command).command.slot;
+        match self.mapping.as_mut().and_then(|mapping| mapping.missing(slot)) {
+            None => self.dies.on_read(now, die, read, &mut self.events),
+            Some(page) => {
+                let die = page % self.dies.count();
+                let source = Source::Die { die, sense: self.dies.timing.sense(0, false) };
+                let of_page = FlashRead::new(Waiting::Read(read), SLOTS_PER_PAGE, source);
+                let of_page = self.dies.reads.insert(of_page);
+                self.dies.on_read(now, die, of_page, &mut self.events);
+            }
         }
     }
 
@@ -312,7 +341,7 @@ impl Ssd {
     #[inline(always)]
     fn submit_read(&mut self, now: Instant, number: u32, command: Command) {
         if command.slots == 1 {
-            let read = self.dies.reads.insert(FlashRead::new(number, 1, Source::Unknown));
+            let read = self.dies.reads.insert(FlashRead::new(Waiting::Command(number), 1, Source::Unknown));
             self.small_reads.push(SmallRead { read, slot: command.slot });
             let at = self.firmware.read_operation(now, command.slot, false);
             self.events.push(at, Event::ReadIssued { read });
@@ -330,7 +359,11 @@ impl Ssd {
             }
             let slots = next - first;
             let scattered = slots < SLOTS_PER_PAGE && slots < command.slots;
-            let read = self.dies.reads.insert(FlashRead::new(number, slots, self.dies.source(place)));
+            let read = self.dies.reads.insert(FlashRead::new(
+                Waiting::Command(number),
+                slots,
+                self.dies.source(place),
+            ));
             let at = self.firmware.read_operation(now, command.slot, scattered);
             self.events.push(at, Event::ReadIssued { read });
             operations += 1;
@@ -342,7 +375,11 @@ impl Ssd {
     /// The data of a read operation is in the controller: it crosses the link.
     #[inline]
     fn on_data_read(&mut self, now: Instant, read: u32) {
-        let FlashRead { command, slots, .. } = self.dies.reads.remove(read);
+        let FlashRead { waiting, slots, .. } = self.dies.reads.remove(read);
+        let command = match waiting {
+            Waiting::Command(command) => command,
+            Waiting::Read(read) => return self.on_mapping_read(now, read),
+        };
         let in_flight = self.commands.get_mut(command);
         let opens = in_flight.carried == Instant::ZERO;
         let passed = self.memory.as_mut().map_or(now, |memory| memory.read(now, slots));
@@ -351,6 +388,15 @@ impl Ssd {
         if in_flight.left == 0 {
             self.events.push(in_flight.carried, Event::Completed { command });
         }
+    }
+
+    /// The page of the mapping that this read needs is in memory.
+    #[inline(never)]
+    fn on_mapping_read(&mut self, now: Instant, read: u32) {
+        let Source::Die { die, .. } = self.dies.reads.get(read).source else {
+            unreachable!("only a read of a die needs the mapping")
+        };
+        self.dies.on_read(now, die, read, &mut self.events);
     }
 
     #[inline]

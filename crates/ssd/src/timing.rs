@@ -35,6 +35,8 @@ pub(crate) struct Suspend {
     pub(crate) least_left: Nanos,
     /// Suspensions of one program or erase.
     pub(crate) most: u32,
+    /// Whether only programs of host data are suspended.
+    pub(crate) host_only: bool,
 }
 
 impl Suspend {
@@ -71,6 +73,7 @@ impl Timing {
                 overhead: profile.flash.suspend_overhead,
                 least_left: profile.flash.suspend_least_left,
                 most: profile.flash.suspensions_most.unwrap_or(u32::MAX),
+                host_only: profile.collection.holds_reads,
             }),
             reads_between_slices: profile.flash.reads_between_slices,
             free_hard: profile.collection.free_hard as usize,
@@ -106,6 +109,7 @@ mod tests {
                 overhead: Nanos::ZERO,
                 least_left: Nanos::ZERO,
                 most: 1,
+                host_only: false,
             };
             suspend.due(Instant(1000), Instant(now)).0
         };

@@ -61,6 +61,38 @@ pub struct Guest {
     pub bursts: Bursts,
 }
 
+/// A part of some SSDs that no data sheet tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inside {
+    /// A reserve of erased blocks, which takes writes faster than they are sustained.
+    Reserve,
+    /// Garbage collection that reads cannot pass.
+    HoldsReads,
+    /// A mapping that is partly in memory.
+    Mapping,
+}
+
+impl Inside {
+    const ALL: [Inside; 3] = [Inside::Reserve, Inside::HoldsReads, Inside::Mapping];
+
+    /// Whether the SSD has it.
+    pub fn is_in(self, profile: &Profile) -> bool {
+        match self {
+            Inside::Reserve => profile.collection.reserve.is_some(),
+            Inside::HoldsReads => profile.collection.holds_reads,
+            Inside::Mapping => profile.mapping.is_some(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Inside::Reserve => "with a reserve",
+            Inside::HoldsReads => "holds reads",
+            Inside::Mapping => "part of the mapping",
+        }
+    }
+}
+
 /// One case.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -80,6 +112,8 @@ pub struct Case {
     pub obeys_credit: bool,
     /// The group of which the first tenant leaves and comes back.
     pub leaver: usize,
+    /// Time under load before the measurement: [`LEARN`], or more for what a scheduler learns later.
+    pub learn: Nanos,
 }
 
 pub(super) struct Dice(Xoshiro256PlusPlus);
@@ -138,7 +172,7 @@ impl Case {
             let paced = arrivals.within(0, count - 1) as usize;
             groups[paced].pace = Some(f64::from(arrivals.within(20, 40)) / 10.0);
         }
-        Case { seed, profile, condition, groups, light, guest, obeys_credit, leaver }
+        Case { seed, profile, condition, groups, light, guest, obeys_credit, leaver, learn: LEARN }
     }
 
     /// Whether one tenant has the SSD to itself.
@@ -155,7 +189,9 @@ impl Case {
     pub fn to_line(&self) -> String {
         let class = self.profile.description.split(" class ").nth(1).and_then(|rest| rest.split(',').next());
         let condition = if self.condition == Condition::Clean { "clean" } else { "fragmented" };
-        let mut line = format!("{} {condition}:", class.unwrap_or("?"));
+        let insides = Inside::ALL.into_iter().filter(|inside| inside.is_in(&self.profile));
+        let insides: String = insides.map(|inside| format!(", {}", inside.name())).collect();
+        let mut line = format!("{} {condition}{insides}:", class.unwrap_or("?"));
         for group in &self.groups {
             _ = write!(line, " {}x{}", group.tenants, what(&group.workload));
             if group.weight != 1 {
@@ -223,7 +259,7 @@ impl Case {
 
     /// The times at which the tenant leaves and comes back.
     pub(super) fn away(&self) -> (Instant, Instant) {
-        let from = Instant::ZERO + LEARN + MEASURE;
+        let from = Instant::ZERO + self.learn + MEASURE;
         (from, from + AWAY)
     }
 
@@ -259,12 +295,12 @@ impl Case {
     pub(super) fn world(&self, setup: &Setup) -> World {
         let mut tenants = self.specs();
         tenants[self.places()[self.leaver].start].away = Some(self.away());
-        self.world_of(setup, tenants, Nanos::ZERO, LEARN + MEASURE + AWAY + BACK)
+        self.world_of(setup, tenants, Nanos::ZERO, self.learn + MEASURE + AWAY + BACK)
     }
 
     /// The same until the end of the measured time, for a scheduler with which the judged one is compared.
     pub(super) fn baseline(&self, setup: &Setup) -> World {
-        self.world_of(setup, self.specs(), Nanos::ZERO, LEARN + MEASURE)
+        self.world_of(setup, self.specs(), Nanos::ZERO, self.learn + MEASURE)
     }
 
     /// As many tenants as in the groups, all with this work, without a scheduler: the maximum of the SSD for that kind
@@ -272,11 +308,12 @@ impl Case {
     pub(super) fn alone(&self, workload: &Workload) -> World {
         let setup = Setup { policy: PolicyChoice::none(), auxiliary: None, clients: ClientChoice::Credits };
         let tenants = (0..self.tenants()).map(|_| TenantSpec::new("alone", workload.clone())).collect();
-        // A cache, and flash that was never written, fill for as long as under the mix. On a fragmented SSD without a
-        // cache only the buffer fills; and after a longer time, writes of one size would leave the SSD in another state
+        // A cache, and flash that was never written, fill for as long as under the mix, and a reserve is used up. On a fragmented SSD
+        // without these only the buffer fills; and after a longer time, writes of one size would leave the SSD in another state
         // than the writes of all tenants do.
-        let fills = self.condition == Condition::Clean || self.profile.slc.blocks_per_die > 0;
-        let warm_up = if fills { LEARN } else { BUFFERS_FILL };
+        let has_more = self.profile.slc.blocks_per_die > 0 || self.profile.collection.reserve.is_some();
+        let fills = self.condition == Condition::Clean || has_more;
+        let warm_up = if fills { self.learn } else { BUFFERS_FILL };
         self.world_of(&setup, tenants, warm_up, MEASURE)
     }
 
@@ -307,7 +344,7 @@ impl Case {
         let Some(iops) = self.light else { return tenants };
         let small = Workload::closed(1, Bytes::kib(4), 100, Pattern::Random);
         let light = TenantSpec::new("light", Workload { arrival: Arrival::Open { iops }, ..small });
-        let (middle, end) = (Instant::ZERO + LEARN, Instant::ZERO + LEARN + MEASURE);
+        let (middle, end) = (Instant::ZERO + self.learn, Instant::ZERO + self.learn + MEASURE);
         tenants.push(TenantSpec { stop: middle, obeys_credit: self.obeys_credit, ..light.clone() });
         tenants.push(TenantSpec { start: middle, stop: end, obeys_credit: self.obeys_credit, ..light });
         tenants

@@ -102,8 +102,17 @@ impl ChangingCase {
         }
         let obeys_credit = !dice.one_in(2);
         let condition = Condition::Clean;
-        let case =
-            Case { seed, profile, condition, groups, light: None, guest: None, obeys_credit, leaver: 0 };
+        let case = Case {
+            seed,
+            profile,
+            condition,
+            groups,
+            light: None,
+            guest: None,
+            obeys_credit,
+            leaver: 0,
+            learn: BEFORE,
+        };
         ChangingCase { what, case, changed }
     }
 

@@ -12,18 +12,20 @@
 //! bandwidths and latencies are those that the simulated clients see.
 //!
 //! Holds: a case and its verdict follow from the seed alone, and an unfair scheduler is found unfair (`tests/judge.rs`).
-//! Elsewhere: the draw of a case is `case`, an SSD that changes is `changing`, the measurement is `verdict`, the summary of many cases is `summary`.
+//! Elsewhere: the draw of a case is `case`, an SSD that changes is `changing`, the measurement is `verdict`, a light reader's tail and its floor are `tail`, the summary of many cases is `summary`.
 
 mod case;
 mod changing;
 mod objectives;
 mod summary;
+mod tail;
 mod verdict;
 
-pub use case::{Case, Group, Guest};
+pub use case::{Case, Group, Guest, Inside};
 pub use changing::{ChangingCase, ChangingReference, What};
 pub use objectives::{ObjectiveSummary, ObjectiveVerdict, Said};
 pub use summary::{Row, Summary, Unit};
+pub use tail::{Tail, TailRow, TailSummary, TailVerdict};
 pub use verdict::{NoneFigures, Verdict};
 
 use crate::runner::{Broken, Progress};
@@ -75,18 +77,19 @@ pub enum JudgeError {
     Broken(Broken),
 }
 
-/// Judges a scheduler with the prior knowledge `told` by these cases, on all cores. Reports every case that ends to
-/// `watch`.
+/// Judges a scheduler with the prior knowledge `told` by these cases, after `learn` of load ([`LEARN`] otherwise), on all cores. Reports
+/// every case that ends to `watch`.
 ///
 /// # Errors
 /// The first case, in the order of `seeds`, that could not be judged.
 pub fn judge(
     scheduler: Scheduler,
     told: Told,
+    learn: Nanos,
     seeds: &[u64],
     watch: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<Vec<Verdict>, JudgeError> {
-    each(seeds, &|seed| judge_one(scheduler, told, seed), watch)
+    each(seeds, &|seed| judge_one(scheduler, told, &Case { learn, ..Case::of(seed) }), watch)
 }
 
 /// Does the same by cases with an SSD that changes.
@@ -120,6 +123,19 @@ pub fn judge_objectives(
     Ok(verdicts.into_iter().flatten().collect())
 }
 
+/// Judges the light reader's tail under the scheduler by these cases: those with a light reader.
+///
+/// # Errors
+/// As [`judge`].
+pub fn judge_tails(
+    scheduler: Scheduler,
+    seeds: &[u64],
+    watch: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<Vec<TailVerdict>, JudgeError> {
+    let verdicts = each(seeds, &|seed| tail::judge_one(scheduler, seed), watch)?;
+    Ok(verdicts.into_iter().flatten().collect())
+}
+
 /// Judges each seed, on all cores.
 fn each<V: Send + Sync>(
     seeds: &[u64],
@@ -146,14 +162,13 @@ fn each<V: Send + Sync>(
     verdicts.into_iter().map(|verdict| verdict.into_inner().expect("all cases have been taken")).collect()
 }
 
-fn judge_one(scheduler: Scheduler, told: Told, seed: u64) -> Result<Verdict, JudgeError> {
-    let case = Case::of(seed);
+fn judge_one(scheduler: Scheduler, told: Told, case: &Case) -> Result<Verdict, JudgeError> {
     // A scheduler that cannot be judged is refused before the long runs.
-    setup_of(&case, scheduler)?;
+    setup_of(case, scheduler)?;
     if told != Told::Nothing && scheduler != Scheduler::LEVEL {
         return Err(JudgeError::LearnsNothing(scheduler));
     }
-    judge_against(scheduler, told, &case, &Reference::of(&case)?)
+    judge_against(scheduler, told, case, &Reference::of(case)?)
 }
 
 /// The reference runs of a case, which are the same for every scheduler.

@@ -206,10 +206,7 @@ impl Goal {
             numbers.reverse();
         }
         let &(worst, worst_case) = numbers.last()?;
-        let at = |part: f64| {
-            numbers[((numbers.len() as f64 * part).ceil() as usize).clamp(1, numbers.len()) - 1].0
-        };
-        let (median, p95) = (at(0.5), at(0.95));
+        let [(median, _), (p95, _)] = [0.5, 0.95].map(|part| at_rank(&numbers, part));
         let asked = [
             ("median", self.median, median),
             ("95th percentile", self.p95, p95),
@@ -229,6 +226,14 @@ impl Goal {
         let (what, unit, cases, asked) = (self.what, self.unit, numbers.len(), words.join(", "));
         Some(Row { what, unit, cases, median, p95, worst, worst_case, is_changing, meet, met, asked })
     }
+}
+
+/// The value that this part of the sorted `values` reach or surpass.
+///
+/// # Panics
+/// There are none.
+pub(super) fn at_rank<T: Copy>(values: &[T], part: f64) -> T {
+    values[((values.len() as f64 * part).ceil() as usize).clamp(1, values.len()) - 1]
 }
 
 impl Summary {

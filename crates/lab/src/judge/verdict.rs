@@ -1,7 +1,7 @@
 //! The verdict of one case on a scheduler.
 
 use super::case::{Case, POINT};
-use super::{LEARN, MEASURE, Reference};
+use super::{MEASURE, Reference};
 use crate::scheduler::Scheduler;
 use serde::{Deserialize, Serialize};
 use sim::Results;
@@ -75,7 +75,7 @@ pub(super) fn bandwidth(results: &Results) -> f64 {
 }
 
 /// Bytes per second of the tenant between two instants of its series.
-fn rate(results: &Results, tenant: usize, from: Nanos, until: Nanos) -> f64 {
+pub(super) fn rate(results: &Results, tenant: usize, from: Nanos, until: Nanos) -> f64 {
     let (first, end) = ((from.0 / POINT.0) as usize, (until.0 / POINT.0) as usize);
     let series = &results.tenants[tenant].series;
     let points = &series[first.min(series.len())..end.min(series.len())];
@@ -93,7 +93,7 @@ impl Case {
     /// The figures of the run under `none`.
     pub(super) fn none(&self, results: &Results) -> NoneFigures {
         NoneFigures {
-            bandwidths: self.rates(results, LEARN, LEARN + MEASURE),
+            bandwidths: self.rates(results, self.learn, self.learn + MEASURE),
             first_second: self.rates(results, Nanos::ZERO, Nanos::secs(1)).iter().sum(),
             light_p99_us: self.light.map(|_| self.light_p99(results)),
         }
@@ -129,8 +129,8 @@ impl Case {
     /// The f-Util of the guest while it is present, relative to the mean of the groups. `alone` is the bandwidth of its
     /// kind of work alone.
     fn guest_over_groups(&self, results: &Results, alone: f64, f_utils: &[f64]) -> f64 {
-        let got = rate(results, self.guest_place(), LEARN, LEARN + MEASURE);
-        let fair = alone * self.part(true) * self.guest_is_there(LEARN, LEARN + MEASURE);
+        let got = rate(results, self.guest_place(), self.learn, self.learn + MEASURE);
+        let fair = alone * self.part(true) * self.guest_is_there(self.learn, self.learn + MEASURE);
         got / fair.max(1.0) / mean(f_utils)
     }
 
@@ -157,7 +157,7 @@ impl Case {
 
     /// Time from which on the gap stayed small until the end of the measured time.
     fn learnt_after(&self, results: &Results, alone: &[f64]) -> Nanos {
-        let mut at = LEARN + MEASURE;
+        let mut at = self.learn + MEASURE;
         while at >= LEARNT_WINDOW {
             let from = Nanos(at.0 - LEARNT_WINDOW.0);
             if spread(&self.f_utils(&self.rates(results, from, at), alone, from, at)) > LEARNT {
@@ -223,8 +223,8 @@ impl Verdict {
         reference: &Reference,
     ) -> Verdict {
         let Reference { alone, guest_alone, none, gimbal_p99_us } = reference;
-        let rates = case.rates(results, LEARN, LEARN + MEASURE);
-        let f_util = case.f_utils(&rates, alone, LEARN, LEARN + MEASURE);
+        let rates = case.rates(results, case.learn, case.learn + MEASURE);
+        let f_util = case.f_utils(&rates, alone, case.learn, case.learn + MEASURE);
         let is_mix = !case.is_alone();
         let time = |rates: &[f64]| rates.iter().zip(alone).map(|(rate, alone)| rate / alone).sum::<f64>();
         let total = |rates: &[f64]| rates.iter().sum::<f64>();

@@ -23,7 +23,7 @@ pub(super) fn lay_out(flash: &mut Flash, random: &mut Xoshiro256PlusPlus) {
     let logical_slots = flash.mapping.logical_slots();
     let dies = flash.geometry.dies;
     let block_slots = flash.geometry.block_slots;
-    // The reserves of the collector and of the SLC cache stay free.
+    // The blocks that the collector and the SLC cache keep free stay free.
     let full_blocks = flash.geometry.blocks_per_die - flash.geometry.free_low - flash.geometry.slc_blocks;
     let mut order: Vec<u32> = (0..logical_slots).collect();
     for i in (1..logical_slots).rev() {

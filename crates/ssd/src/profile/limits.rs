@@ -3,7 +3,7 @@
 //! The ranges are wide. Their lower ends keep time moving forward (no stage of the device takes no time).
 //! Their upper ends keep arithmetic within 64 bits and a device's state within memory.
 
-use super::{Profile, ProfileError, SwitchProfile};
+use super::{GeometryProfile, Profile, ProfileError, SwitchProfile};
 use crate::Condition;
 use crate::geometry::{BLOCK_SLOTS_MAX, BLOCKS_MAX, Geometry, SLOT_BYTES, SLOTS_PER_PAGE};
 use sched::Cost;
@@ -34,6 +34,7 @@ fn check_ranges(profile: &Profile, origin: &str) -> Result<(), ProfileError> {
         memory,
         buffer,
         collection,
+        mapping,
         slc,
         variation,
         switch,
@@ -97,14 +98,23 @@ fn check_ranges(profile: &Profile, origin: &str) -> Result<(), ProfileError> {
             ("memory.write_mb_per_s", megabytes(memory.write_rate), 1, RATE_MOST_MB),
         ]
     });
+    let mapping = mapping.iter().flat_map(|mapping| {
+        [
+            ("mapping.cached_mib", mib(mapping.cached), 1, CAPACITY_MOST_MIB),
+            ("mapping.page_mib", mib(mapping.page), 1, CAPACITY_MOST_MIB),
+        ]
+    });
     let optional = [
+        ("collection.reserve", collection.reserve, 1_000_000),
         ("flash.suspensions_most", flash.suspensions_most, 1_000_000),
         ("firmware.cores", firmware.cores, 256),
         ("firmware.reads_at_once", firmware.reads_at_once, 1_000_000),
     ];
     let optional =
         optional.into_iter().filter_map(|(field, value, most)| Some((field, u64::from(value?), 1, most)));
-    for (field, value, least, most) in rows.into_iter().chain(senses).chain(memory).chain(optional) {
+    for (field, value, least, most) in
+        rows.into_iter().chain(senses).chain(memory).chain(mapping).chain(optional)
+    {
         if !(least..=most).contains(&value) {
             return Err(ProfileError::OutOfRange { origin: origin.to_owned(), field, value, least, most });
         }
@@ -164,6 +174,18 @@ fn check_relations(profile: &Profile, origin: &str) -> Result<(), ProfileError> 
             "set rate_initial_mib_per_s between the other two",
         );
     }
+    let reserve =
+        u64::from(profile.collection.reserve.unwrap_or(0)) * u64::from(dies * block_slots) * SLOT_BYTES;
+    if reserve > spare(shape) / 4 * 3 {
+        return refuse(
+            format!(
+                "collection.reserve keeps {} erased, of {} of spare flash",
+                Bytes(reserve),
+                Bytes(spare(shape))
+            ),
+            "keep at most three quarters of geometry.spare_permille",
+        );
+    }
     for condition in [Condition::Clean, Condition::Fragmented] {
         check_space(&Geometry::new(profile, condition), &refuse)?;
     }
@@ -198,6 +220,11 @@ fn check_space(
         );
     }
     Ok(())
+}
+
+/// Flash beyond the capacity, bytes.
+fn spare(shape: &GeometryProfile) -> u64 {
+    shape.capacity.get() / 1000 * u64::from(shape.spare_permille)
 }
 
 fn mib(bytes: Bytes) -> u64 {

@@ -13,11 +13,15 @@
 //! | `consumer` | TLC with an SLC cache | 2–3.5 GB/s, 200–400 k | 45–75 µs | 1.8–3 ms | most |
 //! | `fast` | Optane, Z-NAND | 2.2–3 GB/s, 450–700 k | 6–14 µs | 30–120 µs | – |
 //!
+//! Some have what a scheduler does not see: a reserve of erased blocks (20 to 60 % of the spare space, one drive in four that is not `fast`), collection
+//! that holds reads (one in four of those that suspend programs), and a mapping of which 20 to 80 % is in memory (two in five of `sata`
+//! and `consumer`). They come from dice of their own, so a seed draws the same drive with and without them.
+//!
 //! Holds: every seed gives a drive that passes [`Profile::check`] (`every_random_drive_can_be_made`).
 
 use super::{
     BufferProfile, ChannelProfile, CollectionProfile, FirmwareProfile, FlashProfile, GeometryProfile,
-    LinkProfile, MemoryProfile, Profile, SlcProfile, SwitchProfile, VariationProfile,
+    LinkProfile, MappingProfile, MemoryProfile, Profile, SlcProfile, SwitchProfile, VariationProfile,
 };
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
@@ -97,6 +101,8 @@ const REAL_UNITS_PER_BLOCK: u64 = 250;
 const UNITS_PER_BLOCK: u64 = 8;
 /// Minimum of spare blocks on every die: one is kept free, one is collected, and the rest is rounding.
 const SPARE_BLOCKS: u64 = 3;
+/// Makes other dice of a seed: those of [`draw_insides`].
+const INSIDES: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Time for which a clean drive can be written at full speed before it must collect.
 const WRITTEN_CLEAN_SECS: u64 = 12;
 
@@ -237,7 +243,8 @@ fn draw(class: Class, seed: u64, dice: &mut Dice) -> Profile {
             capacity: Bytes((dice.one_of(&[4, 8, 12, 16, 24, 32]) * MIB).max(stripe.div_ceil(MIB) * 4 * MIB)),
             power_loss_protection: class != Class::Consumer,
         },
-        collection: CollectionProfile { free_low: 3, free_hard: 1 },
+        collection: CollectionProfile { free_low: 3, free_hard: 1, reserve: None, holds_reads: false },
+        mapping: None,
         slc: SlcProfile {
             blocks_per_die: slc_blocks,
             program: dice.micros(200, 400),
@@ -264,7 +271,28 @@ fn draw(class: Class, seed: u64, dice: &mut Dice) -> Profile {
         },
     };
     profile.switch = data_sheet(&profile, flash_write);
+    draw_insides(class, &mut profile, &mut Dice::of(seed ^ INSIDES));
     profile
+}
+
+/// Draws what a scheduler does not see: reserve, collection that holds reads, and the part of the mapping in memory.
+fn draw_insides(class: Class, profile: &mut Profile, dice: &mut Dice) {
+    let [has_reserve, holds_reads, has_part_of_mapping] = [25, 25, 40].map(|percent| dice.percent(percent));
+    let geometry = &profile.geometry;
+    if has_reserve && class != Class::Fast {
+        let dies = u64::from(geometry.channels * geometry.dies_per_channel);
+        let unit = u64::from(geometry.planes) * profile.flash.sense.len() as u64 * PAGE;
+        let block = unit * u64::from(geometry.units_per_block);
+        let spare = geometry.capacity.0 * u64::from(geometry.spare_permille) / 1000;
+        let reserve = spare * dice.within(20, 60) / 100 / block / dies;
+        profile.collection.reserve = u32::try_from(reserve).ok().filter(|blocks| *blocks > 0);
+    }
+    profile.collection.holds_reads = holds_reads && profile.flash.suspend;
+    if has_part_of_mapping && matches!(class, Class::Sata | Class::Consumer) {
+        let cached = geometry.capacity.0 / MIB * dice.within(20, 80) / 100;
+        profile.mapping =
+            Some(MappingProfile { cached: Bytes(cached * MIB), page: Bytes(dice.one_of(&[1, 2, 4]) * MIB) });
+    }
 }
 
 /// The data sheet's figures of such a drive, as constants of a scheduler.
@@ -308,6 +336,17 @@ mod tests {
     fn a_seed_draws_the_same_drive_and_another_one_a_different_drive() {
         assert_eq!(Profile::random(7), Profile::random(7));
         assert_ne!(Profile::random(7).flash, Profile::random(8).flash);
+    }
+
+    #[test]
+    fn all_insides_are_drawn() {
+        let count = |has: fn(&Profile) -> bool| (0..400).filter(|seed| has(&Profile::random(*seed))).count();
+        let counts = [
+            count(|profile| profile.collection.reserve.is_some()),
+            count(|profile| profile.collection.holds_reads),
+            count(|profile| profile.mapping.is_some()),
+        ];
+        assert!(counts.iter().all(|count| (25..150).contains(count)), "{counts:?} of 400");
     }
 
     #[test]

@@ -175,6 +175,28 @@ pub struct CollectionProfile {
     pub free_low: u32,
     /// At this number of free blocks or fewer, collection goes before all other background work.
     pub free_hard: u32,
+    /// Blocks of each die's spare space that are kept erased: the *reserve*, at most three quarters of that space. A die that has
+    /// nothing else to do refills it. Host writes use it up before they have to wait for collection. `None`, or no such field: no
+    /// reserve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<u32>,
+    /// Whether a read has to wait for the whole program of collected data, and for the whole erase, where programs of host
+    /// data are suspended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub holds_reads: bool,
+}
+
+/// `[mapping]`: the part of the mapping that the controller has in its memory. A read whose mapping is not there senses a page
+/// of the mapping first. Optional: without it all of the mapping is in memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MappingProfile {
+    /// Capacity whose mapping is in memory.
+    #[serde(rename = "cached_mib", with = "unit::mebibytes")]
+    pub cached: Bytes,
+    /// Capacity that one page of the mapping describes.
+    #[serde(rename = "page_mib", with = "unit::mebibytes")]
+    pub page: Bytes,
 }
 
 /// `[slc]`: a part of the flash that is written with one bit per cell, fast, and folded into full cells when

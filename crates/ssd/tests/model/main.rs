@@ -13,6 +13,7 @@ mod facts;
 mod profiles;
 mod properties;
 mod real_drives;
+mod reserve;
 mod small;
 mod variation;
 mod waiting;

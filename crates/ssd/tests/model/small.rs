@@ -1,6 +1,6 @@
 //! A device small enough to be filled and emptied many times in a test.
 
-use ssd::{Command, CommandKind, Completion, Profile, Ssd};
+use ssd::{Command, CommandKind, Completion, MappingProfile, Profile, Ssd};
 use units::{ByteRate, Bytes, Instant, Nanos};
 
 /// 64 MiB on four dies with blocks of 384 KiB: a few thousand writes bring it to its steady state.
@@ -38,8 +38,8 @@ pub(crate) fn hasty_profile() -> Profile {
     profile
 }
 
-/// The small device with every limit that a profile may have: cores with few places for reads, and few suspensions, after
-/// whole slices.
+/// The small device with every limit that a profile may have: cores with few places for reads, few suspensions, after
+/// whole slices and of host data only, a reserve, and little of the mapping in memory.
 pub(crate) fn limited_profile() -> Profile {
     let mut profile = profile();
     profile.firmware.cores = Some(3);
@@ -47,6 +47,9 @@ pub(crate) fn limited_profile() -> Profile {
     profile.flash.suspend_after_whole_slices = true;
     profile.flash.suspend_slice = Nanos::micros(130);
     profile.flash.suspensions_most = Some(2);
+    profile.collection.reserve = Some(2);
+    profile.collection.holds_reads = true;
+    profile.mapping = Some(MappingProfile { cached: Bytes::mib(16), page: Bytes::mib(2) });
     profile
 }
 

@@ -1,8 +1,8 @@
-//! What a profile may limit: the reads that the controller works on at once, its cores, and suspensions.
+//! Limits of a profile: reads that the controller works on at once, its cores, suspensions, and the mapping in memory.
 
 use crate::small::{finish, profile, time_alone};
 use ssd::{Command, CommandKind, Completion, Condition, Profile, Ssd};
-use units::{Instant, Nanos};
+use units::{Bytes, Instant, Nanos};
 
 /// Slots of a program unit of the small device.
 const UNIT_SLOTS: u64 = 24;
@@ -77,4 +77,60 @@ fn a_program_is_suspended_no_more_often_than_the_profile_says() {
         assert!(limited <= f64::from(most), "{limited:.2} suspensions per program, {most} are allowed");
         assert!(limited > 0.8 * f64::from(most), "only {limited:.2} of {most}");
     }
+}
+
+#[test]
+fn collection_holds_reads_where_the_profile_says_so() {
+    /// One read in this number waits for longer than returned.
+    const ONE_IN: usize = 100;
+    let slow = |holds_reads| {
+        let mut profile = Profile { variation: ssd::VariationProfile::default(), ..profile() };
+        profile.collection.holds_reads = holds_reads;
+        let mut ssd = Ssd::new(&profile, Condition::Fragmented, 0);
+        let mut submitted = std::collections::HashMap::new();
+        let mut waits = Vec::new();
+        for n in 0..40_000_u32 {
+            let now = Instant(u64::from(n) * 100_000);
+            ssd.advance(now, &mut |done| {
+                waits.extend(submitted.remove(&done.tag).map(|at| done.at.since(at)));
+            });
+            let kind = if n % 8 == 0 { CommandKind::Write } else { CommandKind::Read };
+            if kind == CommandKind::Read {
+                submitted.insert(u64::from(n), now);
+            }
+            ssd.submit(now, Command { tag: n.into(), kind, slot: n * 7919 % ssd.slots(), slots: 1 });
+        }
+        assert!(ssd.counters().copied_slots > 0, "the SSD collects");
+        waits.sort_unstable();
+        waits[waits.len() - waits.len() / ONE_IN]
+    };
+    let [held, suspended] = [slow(true), slow(false)];
+    let whole = profile().flash.program;
+    assert!(held > Nanos(whole.0 / 2) && held > Nanos(suspended.0 * 3 / 2), "{held} and {suspended}");
+}
+
+#[test]
+fn a_read_whose_mapping_is_not_in_memory_senses_it_first() {
+    let time = |mapping: Option<ssd::MappingProfile>, slots: [u32; 3]| {
+        let mut ssd = even(|profile| profile.mapping = mapping);
+        let mut now = Instant::ZERO;
+        slots.map(|slot| {
+            now += Nanos::millis(10);
+            time_alone(&mut ssd, now, CommandKind::Read, slot, 1)
+        })
+    };
+    let small = Some(ssd::MappingProfile { cached: Bytes::mib(4), page: Bytes::mib(4) });
+    let slots = [0, 1, 8192];
+    let [alone, ..] = time(None, slots);
+    let [first, second, far] = time(small.clone(), slots);
+    let sense = profile().flash.sense[0];
+    assert!(
+        first > alone + Nanos(sense.into()) && far > alone + Nanos(sense.into()),
+        "{first}, {far}, {alone}"
+    );
+    // The sense of another kind of page takes some microseconds more or less.
+    assert!(second < alone + Nanos(u64::from(sense) / 2), "{second}, {alone}");
+    // There is room for one page.
+    let [.., again] = time(small, [0, 8192, 1]);
+    assert!(again > alone + Nanos(sense.into()), "{again}, {alone}");
 }
