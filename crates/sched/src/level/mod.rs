@@ -10,7 +10,8 @@
 //! ```
 //!
 //! - An IO is charged the device time that its kind of work takes when the SSD does nothing else (`prices`); that is measured now and
-//!   then for some milliseconds, kind by kind (`probe`), wherever more than one kind of work competes (`books`).
+//!   then for some milliseconds, kind by kind (`probe`), wherever more than one kind of work competes (`books`); and of writes once for
+//!   some seconds, as a drive may take them from a reserve (`evidence`).
 //! - Only as much is in the SSD as keeps it busy; that limit is found by trying (`depth`). For one tenant the limit is
 //!   far above that.
 //! - The total service is watched; if it changes for good, the SSD has changed, and the prices are measured again
@@ -39,6 +40,7 @@ mod books;
 mod calibrated;
 mod closed_loop;
 mod depth;
+mod evidence;
 mod held;
 mod in_flight;
 mod kind;
@@ -229,7 +231,7 @@ impl Level {
             rules.prices.doubt();
         }
         if !is_idle && !probed && !forbids_probes {
-            rules.probe = self.explorer.choose(now, &present, &rules.prices);
+            rules.probe = self.explorer.choose(now, &present, &mut rules.prices);
         }
         self.probed = rules.probe.is_some();
         let limit = match (&rules.probe, is_shared) {
@@ -312,7 +314,7 @@ impl Level {
             !probe.is_again || rules.prices.is_lower(probe.kind, found.took.likely, found.guessed)
         };
         if let Some(found) = found.filter(counts) {
-            let change = rules.prices.measure(probe.kind, found.took, found.guessed);
+            let change = rules.prices.measure(probe.kind, found.took, found.guessed, probe.written());
             if change.price {
                 self.search.reprice(&mut rules.patience);
             }

@@ -28,6 +28,9 @@
 //! the believed price replaces it only when the next one is as far off in the same direction. Where the SSD seems to
 //! have changed, one is enough for work that writes.
 //!
+//! A reserve of erased blocks makes writes cheaper than they are, for as long as it lasts: `evidence` says when a lower price of theirs is
+//! believed.
+//!
 //! Nothing makes reads faster than they are, but the SSD's own work after writes makes them slower, for seconds. So reads that seem slow are not believed
 //! at once.
 //!
@@ -40,6 +43,7 @@
 //!        believed in the end (`slow_reads_are_believed_in_the_end`); no single measurement replaces a belief
 //!        (`what_is_far_from_what_is_believed_is_confirmed_first`).
 
+use super::evidence::{Evidence, Lower, Written};
 use super::kind::{Kind, SIZES, guess};
 use super::learnt::{LearntPrice, ReadsPart};
 use super::took::Took;
@@ -92,6 +96,14 @@ impl Known {
     const fn new(took: Took, measured: u32) -> Known {
         Known { took, measured, is_told: false, slow: 0, unconfirmed: None, is_doubted: false }
     }
+
+    /// Adds a measurement that hardly differs.
+    fn confirm(&mut self, took: Took) {
+        self.is_told = false;
+        self.measured = (self.measured + 1).min(MEMORY);
+        self.took = self.took.averaged(took, u64::from(self.measured));
+        (self.slow, self.unconfirmed) = (0, None);
+    }
 }
 
 /// Changes by a measurement.
@@ -107,6 +119,7 @@ pub(super) struct Change {
 #[derive(Clone, Debug)]
 pub(super) struct Prices {
     known: [Known; Kind::COUNT],
+    evidence: [Evidence; Kind::COUNT],
     /// Of every kind, known or not.
     scales: [u64; Kind::COUNT],
 }
@@ -114,7 +127,8 @@ pub(super) struct Prices {
 impl Prices {
     /// Prices with nothing known: every guess is taken as it is.
     pub(super) fn new() -> Prices {
-        Prices { known: [Known::NOTHING; Kind::COUNT], scales: [ONE; Kind::COUNT] }
+        let evidence = [Evidence::default(); Kind::COUNT];
+        Prices { known: [Known::NOTHING; Kind::COUNT], evidence, scales: [ONE; Kind::COUNT] }
     }
 
     /// The price of an IO of a tenant that does this kind of work.
@@ -140,6 +154,20 @@ impl Prices {
         self.known[work.index()].measured
     }
 
+    /// Whether no reserve of erased blocks hides the price of this kind: a train of it was seen, or one of another kind, and that met
+    /// none.
+    pub(super) fn has_evidence(&self, work: Kind) -> bool {
+        let has_none = |evidence: &Evidence| evidence.is_enough() && !evidence.met_reserve();
+        !work.writes()
+            || self.evidence[work.index()].is_enough()
+            || self.evidence.iter().any(has_none) && !self.evidence.iter().any(Evidence::met_reserve)
+    }
+
+    /// Begins a train of probes of this kind.
+    pub(super) fn begin_train(&mut self, work: Kind) {
+        self.evidence[work.index()].begin_train();
+    }
+
     /// Whether reads seemed slow the last time.
     pub(super) fn seem_slow(&self, work: Kind) -> bool {
         self.known[work.index()].slow > 0
@@ -151,14 +179,16 @@ impl Prices {
             < u128::from(guessed) * u128::from(self.known[work.index()].took.likely)
     }
 
-    /// Learns that the SSD `took` this time for IOs of this kind that were guessed to take `guessed`.
-    pub(super) fn measure(&mut self, work: Kind, took: Took, guessed: u64) -> Change {
+    /// Learns that the SSD `took` this time for IOs of this kind that were guessed to take `guessed`, in a probe that has `written` that
+    /// much.
+    pub(super) fn measure(&mut self, work: Kind, took: Took, guessed: u64, written: Written) -> Change {
         if guessed == 0 {
             return Change::default();
         }
         let before = self.scales[work.index()];
         let took = took.map(|nanos| scale(nanos, guessed, 16));
-        let known = &mut self.known[work.index()];
+        let (known, evidence) = (&mut self.known[work.index()], &mut self.evidence[work.index()]);
+        evidence.add(written, took.likely);
         if known.measured > 0 && !known.is_told && took.says_less_than(known.took) {
             known.measured = (known.measured + 1).min(MEMORY);
             return Change::default();
@@ -175,9 +205,34 @@ impl Prices {
         let is_slow = seems_slow && !work.writes();
         // The service has confirmed that something is different now.
         let is_expected = core::mem::take(&mut known.is_doubted) && work.writes();
-        if is_first || differs && (is_slow || is_expected) {
+        let is_lower = took.likely < known.took.likely;
+        if is_lower && work.writes() && !is_first && evidence.is_enough() {
+            let lower = match differs {
+                true => evidence.on_much_lower(written.bytes, is_expected),
+                false => {
+                    evidence.on_other();
+                    if evidence.met_reserve() { Lower::Ignore } else { Lower::Believe }
+                }
+            };
+            match (lower, differs) {
+                (Lower::Believe, true) => *known = Known::new(took, 1),
+                (Lower::Believe, false) => known.confirm(took),
+                (Lower::Repeat, _) => {
+                    (known.measured, known.unconfirmed) = (1, None);
+                    return Change::default();
+                }
+                (Lower::Ignore, _) => {
+                    known.measured = (known.measured + 1).min(MEMORY);
+                    return Change::default();
+                }
+            }
+        } else if is_first || differs && (is_slow || is_expected) {
+            evidence.on_other();
             *known = Known::new(took, 1);
         } else if differs {
+            if !is_lower {
+                evidence.on_other();
+            }
             let is_beyond = |took: Took| took.likely > known.took.likely;
             let Some(before) = known.unconfirmed.filter(|before| is_beyond(*before) == is_beyond(took))
             else {
@@ -195,16 +250,20 @@ impl Prices {
                 true => Known::new(before, 1),
             };
         } else {
-            known.is_told = false;
-            known.measured = (known.measured + 1).min(MEMORY);
-            known.took = known.took.averaged(took, u64::from(known.measured));
-            (known.slow, known.unconfirmed) = (0, None);
+            evidence.on_other();
+            known.confirm(took);
         }
         if told {
             self.known.iter_mut().filter(|known| known.is_told).for_each(|known| *known = Known::NOTHING);
         }
         self.fill_in();
         Change { price: self.scales[work.index()].abs_diff(before) * CHANGED > before, told }
+    }
+
+    /// The same, in a probe that is no evidence for longer.
+    #[cfg(test)]
+    pub(super) fn measure_once(&mut self, work: Kind, took: Took, guessed: u64) -> Change {
+        self.measure(work, took, guessed, Written { bytes: 0, is_in_train: false })
     }
 
     /// Counts each kind as measured once only: the SSD may have changed.

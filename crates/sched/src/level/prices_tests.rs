@@ -7,7 +7,7 @@ const READS: Kind = Kind::SMALL_READS;
 fn a_price_is_what_was_measured() {
     let mut prices = Prices::new();
     let guessed = guess(IoKind::Read, Bytes::kib(4));
-    prices.measure(READS, Took::exactly(1_000_000), guessed * 400);
+    prices.measure_once(READS, Took::exactly(1_000_000), guessed * 400);
     let price = prices.of(READS, IoKind::Read, Bytes::kib(4)).0;
     assert!((2499..=2500).contains(&price), "400 IOs in a millisecond: {price} ns");
 }
@@ -15,11 +15,11 @@ fn a_price_is_what_was_measured() {
 #[test]
 fn what_differs_much_is_a_new_truth_and_what_differs_little_is_averaged() {
     let mut prices = Prices::new();
-    prices.measure(READS, Took::exactly(100), 100);
-    prices.measure(READS, Took::exactly(110), 100);
+    prices.measure_once(READS, Took::exactly(100), 100);
+    prices.measure_once(READS, Took::exactly(110), 100);
     assert_eq!(prices.scales[0], (ONE + ONE * 11 / 10) / 2);
-    prices.measure(READS, Took::exactly(49), 100);
-    prices.measure(READS, Took::exactly(51), 100);
+    prices.measure_once(READS, Took::exactly(49), 100);
+    prices.measure_once(READS, Took::exactly(51), 100);
     assert_eq!((prices.scales[0], prices.measured(READS)), ((ONE * 49 / 100 + ONE * 51 / 100) / 2, 2));
 }
 
@@ -30,7 +30,7 @@ fn what_is_far_from_what_is_believed_is_confirmed_first() {
     for work in [READS, writes] {
         let mut prices = Prices::new();
         let measure = |prices: &mut Prices, nanos: u64| {
-            let change = prices.measure(work, Took::exactly(nanos), 100);
+            let change = prices.measure_once(work, Took::exactly(nanos), 100);
             (prices.scales[work.index()] * 100 / ONE, prices.measured(work), change.price)
         };
         measure(&mut prices, 100);
@@ -41,26 +41,83 @@ fn what_is_far_from_what_is_believed_is_confirmed_first() {
         assert_eq!(measure(&mut prices, 30), (60, 1, true), "it is as low as that at least");
         assert_eq!((measure(&mut prices, 30), measure(&mut prices, 32)), ((60, 1, false), (30, 2, true)));
         prices.doubt();
-        prices.measure(work, Took::exactly(15), 100);
+        prices.measure_once(work, Took::exactly(15), 100);
         let believed = prices.scales[work.index()] * 100 / ONE;
         assert_eq!(believed, if work == writes { 14 } else { 30 }, "the SSD may have changed");
     }
 }
 
+fn writes() -> Kind {
+    Kind::of(1, 0, 128 << 10)
+}
+
+/// The price of writes that is believed after each probe of a series, in hundredths of the guess, and whether it is known.
+fn believed(prices: &mut Prices, series: &[u64], bytes: u64, is_in_train: bool) -> Vec<(u64, bool)> {
+    let one = |nanos: &u64| {
+        prices.measure(writes(), Took::exactly(*nanos), 100, Written { bytes, is_in_train });
+        ((prices.scales[writes().index()] * 100).div_ceil(ONE), prices.measured(writes()) >= 2)
+    };
+    series.iter().map(one).collect()
+}
+
+#[test]
+fn what_a_reserve_hides_is_found_by_a_train() {
+    const PROBE: u64 = 100 << 20;
+    let mut prices = Prices::new();
+    believed(&mut prices, &[50, 50], PROBE, false);
+    prices.begin_train(writes());
+    let first = believed(&mut prices, &[50, 50, 50, 100, 100], PROBE, true);
+    assert_eq!(first.last(), Some(&(100, true)), "{first:?}");
+    assert!(!prices.has_evidence(writes()), "500 MiB in five probes may all be a reserve");
+    believed(&mut prices, &[100], PROBE, true);
+    assert!(prices.has_evidence(writes()));
+    // The reserve is there again at the beginning of each later probe.
+    for cheap in [50, 80] {
+        let later = believed(&mut prices, &[cheap], PROBE, false);
+        assert_eq!(later, [(100, true)], "it is ignored, and not repeated soon");
+    }
+    believed(&mut prices, &[50], PROBE, false);
+    let row = believed(&mut prices, &[50, 50, 50, 100], PROBE, false);
+    assert_eq!(row, [(100, false), (100, false), (100, false), (100, true)], "it did not last");
+    prices.doubt();
+    let ignored = believed(&mut prices, &[50; 4], PROBE, false);
+    assert!(ignored.iter().all(|(price, _)| *price == 100), "{ignored:?}");
+}
+
+#[test]
+fn what_lasts_for_a_train_is_believed() {
+    for (bytes, probes) in [(100 << 20, super::super::evidence::TRAIN as usize), (400 << 20, 2)] {
+        let mut prices = Prices::new();
+        prices.begin_train(writes());
+        believed(&mut prices, &[100; 6], 100 << 20, true);
+        assert!(prices.has_evidence(writes()));
+        let row = believed(&mut prices, &alloc::vec![50; probes], bytes, false);
+        let (last, before) = row.split_last().expect("there are probes");
+        assert_eq!(last.0, 50, "{row:?}");
+        assert!(before.iter().all(|(price, is_known)| *price == 100 && !is_known), "{row:?}");
+    }
+    // One is enough if something else shows that the SSD changed.
+    let mut prices = Prices::new();
+    prices.begin_train(writes());
+    believed(&mut prices, &[100; 6], 100 << 20, true);
+    prices.doubt();
+    assert_eq!(believed(&mut prices, &[50], 100 << 20, false)[0].0, 50);
+}
+
 #[test]
 fn what_says_little_does_not_replace_what_is_known() {
     let mut prices = Prices::new();
-    prices.measure(READS, Took::exactly(100), 100);
-    assert!(!prices.measure(READS, Took::between(20, 105), 100).price, "it may be as it was");
+    prices.measure_once(READS, Took::exactly(100), 100);
+    assert!(!prices.measure_once(READS, Took::between(20, 105), 100).price, "it may be as it was");
     assert_eq!((prices.scales[0], prices.measured(READS)), (ONE, 2));
-    (0..2).for_each(|_| _ = prices.measure(READS, Took::between(20, 80), 100));
+    (0..2).for_each(|_| _ = prices.measure_once(READS, Took::between(20, 80), 100));
     assert!((ONE / 5..ONE / 2).contains(&prices.scales[0]), "it cannot be as it was: {}", prices.scales[0]);
 }
 
 #[test]
 fn what_is_lower_is_less_than_is_believed() {
     let mut prices = Prices::new();
-    prices.measure(READS, Took::exactly(200), 100);
+    prices.measure_once(READS, Took::exactly(200), 100);
     assert!(prices.is_lower(READS, 199, 100) && prices.is_lower(READS, 398, 200));
     assert!(!prices.is_lower(READS, 200, 100) && !prices.is_lower(READS, 201, 100));
 }
@@ -70,13 +127,13 @@ fn a_byte_costs_no_more_in_a_larger_io() {
     let (small, large) = (Kind::of(1, 1, 32 << 10), Kind::of(1, 1, 128 << 10));
     let mut prices = Prices::new();
     let of = |prices: &Prices, kib| prices.of(large, IoKind::Read, Bytes::kib(kib)).0;
-    prices.measure(large, Took::exactly(40_000_000), guess(IoKind::Read, Bytes::kib(128)) * 100);
+    prices.measure_once(large, Took::exactly(40_000_000), guess(IoKind::Read, Bytes::kib(128)) * 100);
     assert_eq!(of(&prices, 128), 399_999, "it has only a few IOs");
-    prices.measure(small, Took::exactly(1_000_000), guess(IoKind::Read, Bytes::kib(32)) * 100);
+    prices.measure_once(small, Took::exactly(1_000_000), guess(IoKind::Read, Bytes::kib(32)) * 100);
     assert!((39_500..=40_000).contains(&of(&prices, 128)), "four times 10 µs, not {}", of(&prices, 128));
-    prices.measure(small, Took::exactly(1_000_000), guess(IoKind::Read, Bytes::kib(32)));
+    prices.measure_once(small, Took::exactly(1_000_000), guess(IoKind::Read, Bytes::kib(32)));
     for _ in 0..2 {
-        prices.measure(large, Took::exactly(20_000_000), guess(IoKind::Read, Bytes::kib(128)) * 1000);
+        prices.measure_once(large, Took::exactly(20_000_000), guess(IoKind::Read, Bytes::kib(128)) * 1000);
     }
     assert_eq!(of(&prices, 128), 19_999, "a large one may be cheaper");
 }
@@ -88,9 +145,9 @@ fn a_small_io_costs_no_less_per_byte_than_a_large_one() {
     let of = |prices: &Prices| prices.of(small, IoKind::Read, Bytes::kib(64)).0;
     // Between 10 and 40 µs.
     let guessed = guess(IoKind::Read, Bytes::kib(64));
-    prices.measure(small, Took::between(10_000_000, 40_000_000), guessed * 1000);
+    prices.measure_once(small, Took::between(10_000_000, 40_000_000), guessed * 1000);
     assert!((19_900..=20_000).contains(&of(&prices)), "{}", of(&prices));
-    prices.measure(large, Took::exactly(160_000_000), guess(IoKind::Read, Bytes::kib(256)) * 1000);
+    prices.measure_once(large, Took::exactly(160_000_000), guess(IoKind::Read, Bytes::kib(256)) * 1000);
     assert!((39_900..=40_000).contains(&of(&prices)), "{}", of(&prices));
 }
 
@@ -112,9 +169,9 @@ fn a_mix_is_priced_between_its_parts() {
         (Took::exactly(40_000_000), 10_000),
     ] {
         let mut prices = Prices::new();
-        prices.measure(mix, wide, guessed * 1000);
-        prices.measure(reads, Took::exactly(40_000_000), guess(IoKind::Read, length) * 1000);
-        prices.measure(writes, Took::exactly(80_000_000), guess(IoKind::Write, length) * 1000);
+        prices.measure_once(mix, wide, guessed * 1000);
+        prices.measure_once(reads, Took::exactly(40_000_000), guess(IoKind::Read, length) * 1000);
+        prices.measure_once(writes, Took::exactly(80_000_000), guess(IoKind::Write, length) * 1000);
         assert!(time(&prices).abs_diff(expected) <= expected / 500, "{} ns, not {expected}", time(&prices));
     }
 }
@@ -124,11 +181,11 @@ fn few_ios_that_seem_slower_than_both_parts_got_in_each_others_way() {
     let [reads, writes] = [1, 0].map(|reads| Kind::of(1, reads, 64 << 10));
     let mix = Kind::of(4, 3, 4 * (64 << 10));
     let mut prices = Prices::new();
-    prices.measure(reads, Took::exactly(40_000_000), reads.guess() / 64 * 1000);
-    prices.measure(writes, Took::exactly(80_000_000), writes.guess() / 64 * 1000);
+    prices.measure_once(reads, Took::exactly(40_000_000), reads.guess() / 64 * 1000);
+    prices.measure_once(writes, Took::exactly(80_000_000), writes.guess() / 64 * 1000);
     // 100 to 120 µs by the measurement, 15 at the lowest; both parts take 50 together, the longer one 30.
     let seen = Took { lowest: 15_000_000, ..Took::between(100_000_000, 120_000_000) };
-    prices.measure(mix, seen, mix.guess() / 64 * 1000);
+    prices.measure_once(mix, seen, mix.guess() / 64 * 1000);
     let time = (u128::from(prices.scales[mix.index()]) * u128::from(mix.guess())) >> 22;
     assert!(time.abs_diff(40_311) <= 100, "{time} ns");
 }
@@ -140,10 +197,10 @@ fn what_contradicts_others_a_little_is_hardly_another_price() {
     let mix = Kind::of(4, 3, 4 * (64 << 10));
     let price = |micros: u64| {
         let mut prices = Prices::new();
-        prices.measure(reads, Took::exactly(40_000_000), reads.guess() / 64 * 1000);
-        prices.measure(writes, Took::exactly(80_000_000), writes.guess() / 64 * 1000);
+        prices.measure_once(reads, Took::exactly(40_000_000), reads.guess() / 64 * 1000);
+        prices.measure_once(writes, Took::exactly(80_000_000), writes.guess() / 64 * 1000);
         let seen = Took { lowest: 10_000_000, ..Took::between(micros * 1_000_000, (micros + 1) * 1_000_000) };
-        prices.measure(mix, seen, mix.guess() / 64 * 1000);
+        prices.measure_once(mix, seen, mix.guess() / 64 * 1000);
         (u128::from(prices.scales[mix.index()]) * u128::from(mix.guess())) >> 22
     };
     let all: Vec<u128> = (50..90).map(price).collect();
@@ -157,9 +214,9 @@ fn the_parts_of_another_size_take_as_much_longer_as_bytes_or_guesses_say() {
     let mix = Kind::of(4, 3, 4 * (16 << 10));
     let mut prices = Prices::new();
     for (kind, nanos) in small.into_iter().zip([2_000_000, 4_000_000]) {
-        prices.measure(kind, Took::exactly(nanos), kind.guess() / 64 * 1000);
+        prices.measure_once(kind, Took::exactly(nanos), kind.guess() / 64 * 1000);
     }
-    prices.measure(mix, Took::between(10_000, 1_000_000_000), mix.guess() / 64 * 1000);
+    prices.measure_once(mix, Took::between(10_000, 1_000_000_000), mix.guess() / 64 * 1000);
     let time = (u128::from(prices.scales[mix.index()]) * u128::from(mix.guess())) >> 22;
     // Reads of 16 KiB take 4.28 to 8 µs, writes 10.07 to 16: three reads and a write 3.21 to 10 × 13/12 µs for each.
     let expected = 5_899;
@@ -170,7 +227,7 @@ fn the_parts_of_another_size_take_as_much_longer_as_bytes_or_guesses_say() {
 fn a_byte_of_large_ios_costs_nearly_the_same_in_all_sizes() {
     let [middle, large] = [64, 256].map(|kib| (Kind::of(4, 3, 4 * (kib << 10)), Bytes::kib(kib)));
     let measure = |prices: &mut Prices, (kind, _): (Kind, Bytes), nanos: Took| {
-        prices.measure(kind, nanos.map(|nanos| nanos * 1000), kind.guess() / 64 * 1000);
+        prices.measure_once(kind, nanos.map(|nanos| nanos * 1000), kind.guess() / 64 * 1000);
     };
     let price = |prices: &Prices, (kind, _): (Kind, Bytes)| {
         ((u128::from(prices.scales[kind.index()]) * u128::from(kind.guess())) >> 22) as u64
@@ -192,8 +249,8 @@ fn reads_that_seem_slower_than_writes_got_in_each_others_way() {
     let price = |prices: &Prices| prices.of(reads, IoKind::Read, Bytes::kib(64)).0;
     let measure = |seen: Took, written: u64| {
         let mut prices = Prices::new();
-        prices.measure(reads, seen.map(|nanos| nanos * 1000), reads.guess() / 64 * 1000);
-        prices.measure(writes, Took::exactly(written * 1000), writes.guess() / 64 * 1000);
+        prices.measure_once(reads, seen.map(|nanos| nanos * 1000), reads.guess() / 64 * 1000);
+        prices.measure_once(writes, Took::exactly(written * 1000), writes.guess() / 64 * 1000);
         price(&prices)
     };
     // One of four tenants, with 40 µs, or 44 with half of its IOs: 37 to 40 µs with all, unless its own are in each other's way. Then 10.
@@ -214,16 +271,16 @@ fn slow_reads_are_believed_in_the_end() {
     let guessed = guess(IoKind::Read, Bytes::kib(4));
     let of = |prices: &Prices| prices.of(READS, IoKind::Read, Bytes::kib(4)).0;
     let mut prices = Prices::new();
-    prices.measure(READS, Took::exactly(3_000), guessed);
+    prices.measure_once(READS, Took::exactly(3_000), guessed);
     for _ in 1..SLOW_TIMES {
-        prices.measure(READS, Took::exactly(9_000), guessed);
+        prices.measure_once(READS, Took::exactly(9_000), guessed);
         assert!(of(&prices) <= 3_000 && prices.seem_slow(READS), "it may be the SSD's own work");
     }
-    prices.measure(READS, Took::exactly(9_000), guessed);
+    prices.measure_once(READS, Took::exactly(9_000), guessed);
     assert!(of(&prices) >= 8_999 && !prices.seem_slow(READS));
     // Faster reads are believed when they are confirmed, and end a doubt.
-    prices.measure(READS, Took::exactly(20_000), guessed);
-    (0..2).for_each(|_| _ = prices.measure(READS, Took::exactly(3_000), guessed));
+    prices.measure_once(READS, Took::exactly(20_000), guessed);
+    (0..2).for_each(|_| _ = prices.measure_once(READS, Took::exactly(3_000), guessed));
     assert!(of(&prices) <= 3_000 && !prices.seem_slow(READS));
 }
 
@@ -232,8 +289,8 @@ fn what_was_told_is_believed_until_one_of_it_is_found_wrong() {
     let mut teacher = Prices::new();
     let writes = Kind::of(1, 0, 128 << 10);
     for _ in 0..2 {
-        teacher.measure(READS, Took::exactly(3_000), guess(IoKind::Read, Bytes::kib(4)));
-        teacher.measure(writes, Took::exactly(90_000), guess(IoKind::Write, Bytes::kib(128)));
+        teacher.measure_once(READS, Took::exactly(3_000), guess(IoKind::Read, Bytes::kib(4)));
+        teacher.measure_once(writes, Took::exactly(90_000), guess(IoKind::Write, Bytes::kib(128)));
     }
     let learnt = teacher.learnt(2);
     assert_eq!(learnt.len(), 2);
@@ -248,12 +305,12 @@ fn what_was_told_is_believed_until_one_of_it_is_found_wrong() {
     assert!(of(&told()).abs_diff(90_000) < 50, "{}", of(&told()));
     // Right: measured once more, it is known, and the rest is still believed.
     let mut prices = told();
-    let change = prices.measure(READS, Took::exactly(3_100), guess(IoKind::Read, Bytes::kib(4)));
+    let change = prices.measure_once(READS, Took::exactly(3_100), guess(IoKind::Read, Bytes::kib(4)));
     assert!(!change.told && prices.measured(READS) == 2 && prices.measured(writes) == 1);
     assert_eq!(prices.learnt(2).len(), 2, "what was told and not tried is worth telling again");
     // Wrong: nothing of it is believed.
     let mut prices = told();
-    let change = prices.measure(READS, Took::exactly(9_000), guess(IoKind::Read, Bytes::kib(4)));
+    let change = prices.measure_once(READS, Took::exactly(9_000), guess(IoKind::Read, Bytes::kib(4)));
     assert!(change.told && prices.measured(writes) == 0);
     // A kind of its own way is priced as its nearest, which is the measured one.
     assert!(of(&prices) > 300_000, "{}", of(&prices));
@@ -269,7 +326,7 @@ proptest! {
         let mut prices = Prices::new();
         for (kind, nanos, guessed) in samples {
             let kind = Kind::all().nth(kind).expect("there are so many");
-            prices.measure(kind, Took::exactly(nanos), guessed);
+            prices.measure_once(kind, Took::exactly(nanos), guessed);
         }
         let known = prices.known.iter().filter(|known| known.measured > 0).map(|known| known.took.likely);
         let (least, most) = (known.clone().min().unwrap_or(ONE), known.max().unwrap_or(ONE));

@@ -1,10 +1,12 @@
 //! Decides when to probe and which kind: every kind has its turn, and the cost of learning is bounded.
 //!
 //! No probe takes longer than [`LONGEST`], all together take no more than [`BUDGET`], [`DOUBT_BUDGET`] for each
-//! change of the SSD that is followed up (at most [`DOUBTS`] in a row, and one more every [`DOUBT_PAUSE`]), and one part in
-//! [`SHARE`] of the time; and after a kind has been measured [`FIRST`] times a pause of [`SHARE`] times the probe follows. Every kind has
-//! its turn. A tenant that was away when the probe began does not wait for it. With one kind of work there is nothing to measure, and
+//! change of the SSD that is followed up (at most [`DOUBTS`] in a row, and one more every [`DOUBT_PAUSE`]), those of a train (`evidence`)
+//! once for each kind that writes, and one part in [`SHARE`] of the time; and after a kind has been measured [`FIRST`] times a pause of
+//! [`SHARE`] times the probe follows. Every kind has its turn. A tenant that was away when the probe began does not wait for it. With one kind of work there is nothing to measure, and
 //! with one tenant nothing to share.
+//!
+//! A train begins when everything is known and nothing was measured for [`TRAIN_AFTER`]: first shares are to be nearly fair, then right.
 //!
 //! The size of the buffer is learnt in passing: it is the amount that a probe of writes completes before it becomes
 //! slower. If it takes longer to drain than probes of reads had waited until then, these are repeated, and a lower
@@ -14,6 +16,7 @@
 //!        comes before reads are known (`reads_are_measured_twice_before_anything_is_written_alone`).
 
 use super::super::books::Present;
+use super::super::evidence::TRAIN;
 use super::super::kind::Kind;
 use super::super::prices::Prices;
 use super::{BUFFER_MAX, Found, LONGEST, Probe};
@@ -38,6 +41,13 @@ const BARREN_MAX: u32 = 8;
 const BUDGET: Nanos = Nanos::secs(4);
 /// Time that they may take in addition when the SSD seems to have changed.
 const DOUBT_BUDGET: Nanos = Nanos::millis(2500);
+/// Time without a probe after which a train may begin; for a second try after one that was cut short it is [`TRAIN_AGAIN`].
+const TRAIN_AFTER: Nanos = Nanos::secs(10);
+const TRAIN_AGAIN: Nanos = Nanos::secs(60);
+/// The pause between probes of a train: a quarter of that time is the others', and a reserve hardly refills meanwhile.
+const TRAIN_PAUSE: Nanos = Nanos::millis(150);
+/// Number of trains of one kind.
+const TRAINS: u32 = 2;
 /// Number of changes that may be followed up in a row, and the time after which one more may be.
 const DOUBTS: u64 = 4;
 const DOUBT_PAUSE: Nanos = Nanos::secs(250);
@@ -51,6 +61,10 @@ pub(in super::super) struct Explorer {
     /// Time that probes may still take, and when that was counted.
     budget: Nanos,
     counted: Instant,
+    /// The kind with a train of probes now, and how many of them may follow.
+    train: Option<(Kind, u32)>,
+    /// Number of trains of each kind that have begun.
+    trains: [u32; Kind::COUNT],
     /// The instant at which all changes that were followed up will be paid for.
     doubts_until: Instant,
     /// When each kind last had its turn.
@@ -79,6 +93,8 @@ impl Explorer {
             next: Instant::ZERO,
             budget: BUDGET,
             counted: Instant::ZERO,
+            train: None,
+            trains: [0; Kind::COUNT],
             doubts_until: Instant::ZERO,
             turns: none,
             tries: [0; Kind::COUNT],
@@ -93,13 +109,13 @@ impl Explorer {
     }
 
     /// The kind to probe now, if any: of the kinds with busy tenants one that is hardly known, reads before writes;
-    /// then reads that were measured while the buffer, by its size known now, may still have drained; or the kind that
-    /// was probed longest ago.
+    /// then reads that were measured while the buffer, by its size known now, may still have drained; then the kind with a
+    /// train, or one that needs a train; or the kind that was probed longest ago.
     pub(in super::super) fn choose(
         &mut self,
         now: Instant,
         present: &Present,
-        prices: &Prices,
+        prices: &mut Prices,
     ) -> Option<Probe> {
         let earned = now.since(core::mem::replace(&mut self.counted, now)).0 / SHARE;
         self.budget = self.budget.max(Nanos(self.budget.0 + earned).min(BUDGET));
@@ -114,20 +130,39 @@ impl Explorer {
         // More tenants may keep the SSD busy.
         let are_more = |kind: Kind| (1..present.busy[kind.index()]).contains(&self.paced[kind.index()]);
         let is_known = |kind: Kind| prices.measured(kind) >= FIRST && !are_more(kind);
+        self.train =
+            self.train.filter(|(kind, _)| present.busy[kind.index()] > 0 && !prices.has_evidence(*kind));
+        let train = self.train.map(|(kind, _)| kind);
+        let are_all_known = present.kinds().all(is_known);
+        let needs_train = |kind: Kind| {
+            let trains = self.trains[kind.index()];
+            let after = if trains == 0 { TRAIN_AFTER } else { TRAIN_AGAIN };
+            let is_due = are_all_known && trains < TRAINS && now >= self.soon + after;
+            train == Some(kind) || train.is_none() && is_due && !prices.has_evidence(kind)
+        };
         let kind = present
             .kinds()
             .filter(|kind| now >= self.retries[kind.index()])
-            .filter(|kind| now >= self.next || !is_known(*kind) || was_hasty(*kind))
+            .filter(|kind| now >= self.next || !is_known(*kind) || was_hasty(*kind) || needs_train(*kind))
             .min_by_key(|kind| {
                 let turn = self.turns[kind.index()];
                 if is_known(*kind) {
-                    return (if was_hasty(*kind) { 1 } else { 2 }, 0, turn);
+                    return match () {
+                        () if was_hasty(*kind) => (1, 0, turn),
+                        // Of what writes most, a reserve is used up soonest.
+                        () if needs_train(*kind) => (2, kind.reads() as u32, turn),
+                        () => (3, 0, turn),
+                    };
                 }
                 // A probe of writes may leave the SSD with work of its own for seconds, which makes reads seem slow.
                 let tries = if kind.writes() { FIRST } else { self.tries[kind.index()] };
                 (0, tries, turn)
             })?;
         let is_again = was_hasty(kind);
+        let is_in_train = !is_again && (train == Some(kind) || is_known(kind) && needs_train(kind));
+        if is_in_train && train.is_none() {
+            self.begin_train(kind, prices);
+        }
         self.tries[kind.index()] = (self.tries[kind.index()] + 1).min(FIRST);
         self.turn += 1;
         self.turns[kind.index()] = self.turn;
@@ -141,7 +176,17 @@ impl Explorer {
         let found_before = present.found[kind.index()];
         let weights = [present.weights.iter().sum(), present.weights[kind.index()]];
         let probe = Probe::new(now, kind, drain, self.peaks[kind.index()], tenants);
-        Some(Probe { is_again, found_before, weights, ..probe })
+        Some(Probe { is_again, is_in_train, found_before, weights, ..probe })
+    }
+
+    fn begin_train(&mut self, kind: Kind, prices: &mut Prices) {
+        prices.begin_train(kind);
+        self.train = Some((kind, TRAIN));
+        let trains = &mut self.trains[kind.index()];
+        *trains += 1;
+        if *trains == 1 {
+            self.budget += Nanos(LONGEST.0 * u64::from(TRAIN));
+        }
     }
 
     /// Notes that the SSD seems to have changed. Returns whether everything is to be measured again.
@@ -195,7 +240,6 @@ impl Explorer {
         measured: u32,
     ) {
         let taken = now.since(probe.begun);
-        self.soon = now + FIRST_PAUSE;
         if measured >= FIRST {
             self.next = now + Nanos(taken.0.saturating_mul(SHARE));
         }
@@ -208,6 +252,12 @@ impl Explorer {
         let barren = &mut self.barren[probe.kind.index()];
         // Others that came in between may come again whenever it is repeated as soon.
         *barren = if found.is_none() { (*barren + 1).min(BARREN_MAX) } else { 0 };
+        // A train without findings has been cut short.
+        self.train = self.train.filter(|_| found.is_some()).and_then(|(kind, left)| {
+            let left = left - u32::from(kind == probe.kind);
+            (left > 0).then_some((kind, left))
+        });
+        self.soon = now + if self.train.is_some() { TRAIN_PAUSE } else { FIRST_PAUSE };
         if found.is_none() {
             self.retries[probe.kind.index()] = now + Nanos(BARREN_PAUSE.0 << *barren);
         }

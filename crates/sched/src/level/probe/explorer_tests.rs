@@ -1,6 +1,7 @@
 //! Times of probes, and bounds on their cost.
 
 extern crate std;
+use super::super::super::evidence::Written;
 use super::super::super::kind::guess;
 use super::super::super::took::Took;
 use super::super::tests::{ALONE, run};
@@ -27,28 +28,27 @@ fn probes_take_their_part_at_most() {
                 prices.doubt();
                 followed += 1;
             }
-            if let Some(probe) = explorer.choose(now, &present, &prices) {
+            if let Some(probe) = explorer.choose(now, &present, &mut prices) {
                 turns[probe.kind.index()] += 1;
                 // Of an SSD that is different at every look nothing is ever known.
                 probes += 1;
-                prices.measure(
-                    probe.kind,
-                    Took::exactly(if changes { 100 << (probes % 7) } else { 100 }),
-                    100,
-                );
+                let took = Took::exactly(if changes { 100 << (probes % 7) } else { 100 });
+                prices.measure(probe.kind, took, 100, probe.written());
                 now = probe.ends();
                 let found = Found { took: Took::exactly(100), guessed: 100, absorbed: 0, is_paced: false };
                 explorer.on_end(now, &probe, Some(found), prices.measured(probe.kind));
                 taken += LONGEST.0;
             }
         }
-        let most = BUDGET.0 + span.0 / SHARE + followed * DOUBT_BUDGET.0;
+        let writing = kinds.iter().filter(|kind| kind.writes()).count() as u64;
+        let trains = writing * u64::from(TRAIN) * LONGEST.0;
+        let most = BUDGET.0 + span.0 / SHARE + followed * DOUBT_BUDGET.0 + trains;
         assert!(taken <= most, "{taken} ns of 1000 s");
         assert_eq!(followed, if doubts { DOUBTS + span.0 / DOUBT_PAUSE.0 - 1 } else { 0 });
         assert!(taken >= BUDGET.0, "{taken} ns of 1000 s");
         let turns: std::vec::Vec<u32> = kinds.iter().map(|kind| turns[kind.index()]).collect();
-        // After a change reads come first.
-        let apart = 2 + FIRST * followed as u32;
+        // After a change reads come first, and what writes has trains.
+        let apart = 2 + FIRST * followed as u32 + TRAIN * TRAINS;
         assert!(turns.iter().max() <= turns.iter().min().map(|least| least + apart).as_ref(), "{turns:?}");
     }
 }
@@ -61,11 +61,11 @@ fn a_kind_of_which_probes_find_nothing_is_probed_less_and_less() {
         let mut present = Present::default();
         (present.busy[0], present.busy[8]) = (1, 1);
         let (mut prices, mut probes) = (Prices::new(), 0);
-        (0..FIRST).for_each(|_| _ = prices.measure(Kind::of(1, 1, 4096), Took::exactly(100), 100));
+        (0..FIRST).for_each(|_| _ = prices.measure_once(Kind::of(1, 1, 4096), Took::exactly(100), 100));
         explorer.next = Instant(u64::MAX);
         for millis in 0..10_000 {
             let now = Instant::ZERO + Nanos::millis(millis);
-            if let Some(mut probe) = explorer.choose(now, &present, &prices) {
+            if let Some(mut probe) = explorer.choose(now, &present, &mut prices) {
                 if are_there_others {
                     probe.windows.fill(Window { span: 10, others: 10, ..Window::default() });
                     assert!(probe.windows.is_crowded());
@@ -89,7 +89,7 @@ fn reads_are_measured_twice_before_anything_is_written_alone() {
         let one = |_| {
             now += Nanos::secs(1);
             let probe = explorer.choose(now, &present, prices).expect("nothing is known twice");
-            prices.measure(probe.kind, Took::exactly(100), 100);
+            prices.measure_once(probe.kind, Took::exactly(100), 100);
             explorer.on_end(now, &probe, None, 1);
             probe.kind
         };
@@ -103,11 +103,46 @@ fn reads_are_measured_twice_before_anything_is_written_alone() {
     assert_eq!(again, [kinds[1], kinds[2], kinds[0]], "also when the SSD has changed");
 }
 
+/// A train of the kind that writes most follows once all is known, when nothing was measured for a while.
+#[test]
+fn a_train_begins_when_nothing_else_is_to_be_learnt() {
+    let kinds = [Kind::of(1, 0, 65536), Kind::of(1, 1, 4096), Kind::of(10, 7, 4096)];
+    let mut present = Present::default();
+    kinds.iter().for_each(|kind| present.busy[kind.index()] = 1);
+    // An SSD with a reserve, and one without.
+    for has_reserve in [false, true] {
+        let (mut explorer, mut prices, mut now) = (Explorer::new(), Prices::new(), Instant::ZERO);
+        let mut probed = std::vec::Vec::new();
+        while now < Instant::ZERO + Nanos::secs(30) {
+            now += Nanos::millis(5);
+            let Some(probe) = explorer.choose(now, &present, &mut prices) else { continue };
+            let written = Written { bytes: 100 << 20, is_in_train: probe.is_in_train };
+            let begins = probed.iter().filter(|(_, is_in_train, _)| *is_in_train).count();
+            probed.push((probe.kind, probe.is_in_train, now));
+            let took = if has_reserve && probe.is_in_train && begins % 6 > 2 { 200 } else { 100 };
+            prices.measure(probe.kind, Took::exactly(took), 100, written);
+            now = probe.begun + Nanos::millis(200);
+            let found = Found { took: Took::exactly(took), guessed: 100, absorbed: 0, is_paced: false };
+            explorer.on_end(now, &probe, Some(found), prices.measured(probe.kind));
+        }
+        let trains: std::vec::Vec<&(Kind, bool, Instant)> =
+            probed.iter().filter(|(_, is_in_train, _)| *is_in_train).collect();
+        let first = probed.iter().position(|(_, is_in_train, _)| *is_in_train).expect("there is a train");
+        assert_eq!(first, 6, "every kind was measured twice: {probed:?}");
+        assert!(trains[0].2.since(probed[first - 1].2) >= TRAIN_AFTER);
+        assert!(trains[..6].iter().all(|(kind, ..)| *kind == kinds[0]), "{probed:?}");
+        assert!(trains[5].2.since(trains[0].2) <= Nanos::millis(5 * 360), "{probed:?}");
+        // Where one met a reserve, the other kind that writes has its own.
+        let others: std::vec::Vec<Kind> = trains[6..].iter().map(|(kind, ..)| *kind).collect();
+        assert_eq!(others, [kinds[2]; 6][..if has_reserve { 6 } else { 0 }], "{probed:?}");
+    }
+}
+
 #[test]
 fn one_kind_of_work_is_never_probed() {
     let mut present = Present::default();
     present.busy[3] = 7;
-    assert!(Explorer::new().choose(Instant(1), &present, &Prices::new()).is_none());
+    assert!(Explorer::new().choose(Instant(1), &present, &mut Prices::new()).is_none());
 }
 
 #[test]
@@ -117,14 +152,14 @@ fn what_left_the_ssd_idle_is_probed_again_when_more_tenants_do_it() {
     let mut present = Present::default();
     kinds.iter().for_each(|kind| present.busy[kind.index()] = 1);
     kinds.iter().for_each(|kind| {
-        (0..FIRST).for_each(|_| _ = prices.measure(*kind, Took::exactly(100), 100));
+        (0..FIRST).for_each(|_| _ = prices.measure_once(*kind, Took::exactly(100), 100));
     });
     let mut second = 0;
     let mut probed = |explorer: &mut Explorer, writers: u32, is_paced: bool| {
         second += 1;
         let now = Instant::ZERO + Nanos::secs(second);
         present.busy[kinds[1].index()] = writers;
-        let probe = explorer.choose(now, &present, &prices)?;
+        let probe = explorer.choose(now, &present, &mut prices)?;
         let found = Found { took: Took::exactly(100), guessed: 100, absorbed: 0, is_paced };
         explorer.on_end(now, &probe, Some(found), FIRST);
         explorer.next = Instant(u64::MAX);
@@ -150,7 +185,7 @@ fn how_long_the_buffer_drains_is_learnt_from_a_probe_of_writes() {
     let mut probe = Probe::new(Instant::ZERO, writes, Nanos::ZERO, 0, ALONE);
     run(&mut probe, IoKind::Write, |_, writes| if writes < 4096 { 1_000 } else { 10_000 });
     let found = probe.result().expect("enough was seen");
-    prices.measure(writes, found.took, found.guessed);
+    prices.measure_once(writes, found.took, found.guessed);
     explorer.on_end(Instant::ZERO + LONGEST, &probe, Some(found), 1);
     let drain = explorer.drain(&present, &prices);
     // 15 MiB at 10 µs per 4 KiB are 38 ms, and half of that because reads slow it down.
@@ -168,7 +203,7 @@ fn reads_are_measured_again_when_the_buffer_is_known_to_drain_for_longer() {
     let probed: std::vec::Vec<(Kind, bool)> = (1..=6)
         .map(|n| {
             let now = Instant::ZERO + Nanos::secs(n);
-            let probe = explorer.choose(now, &present, &prices).expect("there is something to learn");
+            let probe = explorer.choose(now, &present, &mut prices).expect("there is something to learn");
             let found = match probe.kind.writes() {
                 true => Found {
                     took: Took::exactly(slow),
@@ -183,7 +218,7 @@ fn reads_are_measured_again_when_the_buffer_is_known_to_drain_for_longer() {
                     is_paced: false,
                 },
             };
-            prices.measure(probe.kind, found.took, found.guessed);
+            prices.measure_once(probe.kind, found.took, found.guessed);
             explorer.on_end(now, &probe, Some(found), prices.measured(probe.kind));
             explorer.next = Instant(u64::MAX);
             (probe.kind, probe.is_again)
@@ -191,5 +226,8 @@ fn reads_are_measured_again_when_the_buffer_is_known_to_drain_for_longer() {
         .take_while(|(kind, is_again)| kind.writes() || !is_again)
         .collect();
     assert_eq!(probed, [(reads, false), (reads, false), (writes, false), (writes, false)]);
-    assert!(explorer.choose(Instant::ZERO + Nanos::secs(9), &present, &prices).is_none(), "once is enough");
+    assert!(
+        explorer.choose(Instant::ZERO + Nanos::secs(9), &present, &mut prices).is_none(),
+        "once is enough"
+    );
 }

@@ -54,6 +54,7 @@ mod windows;
 
 pub(super) use explorer::{Explorer, FIRST};
 
+use super::evidence::Written;
 use super::kind::{Kind, guess};
 use super::took::{EIGHTHS, Took};
 use super::{ALONE_LIMIT, PERIOD};
@@ -110,6 +111,8 @@ pub(super) struct Probe {
     /// Whether it was measured before, when the buffer may still have drained, which makes reads slow, never fast. So
     /// only a lower price counts.
     pub(super) is_again: bool,
+    /// Whether it follows another probe of the kind closely, or others will follow it, as evidence that the price lasts.
+    is_in_train: bool,
     begun: Instant,
     /// Whether the buffer may still drain.
     is_draining: bool,
@@ -173,6 +176,7 @@ impl Probe {
         Probe {
             kind,
             is_again: false,
+            is_in_train: false,
             begun: now,
             is_draining: drain > Nanos::ZERO,
             quiet: None,
@@ -195,6 +199,11 @@ impl Probe {
     /// Its age.
     pub(super) fn lasts(&self, now: Instant) -> Nanos {
         now.since(self.begun)
+    }
+
+    /// The bytes that its kind has written.
+    pub(super) fn written(&self) -> Written {
+        Written { bytes: self.windows.written(), is_in_train: self.is_in_train }
     }
 
     /// Limit on device time in flight now, in the guesses used before anything was measured.
