@@ -2,7 +2,8 @@
 # fakes.sh - the programs that a node runs, without a kernel: found first in PATH under their names.
 #
 # What they would change is kept in $FAKES: the devices in by-id, the mounts in mounts ("TARGET SOURCE" a line), the
-# file systems in TYPE.DEVICE, and every call in calls.
+# file systems in TYPE.DEVICE, and every call in calls. A test writes what it wants of nvme connect: nvme-says has the message of a failure,
+# nvme-refuses a part of the addresses that refuse.
 set -eu
 
 name=${0##*/}
@@ -17,17 +18,26 @@ last() {
 
 case $name in
 nvme)
-	nqn=
+	nqn='' address=''
 	while [ $# -gt 0 ]; do
 		case $1 in
 		connect | disconnect) verb=$1 ;;
 		--nqn) nqn=$2 && shift ;;
+		--traddr) address=$2 && shift ;;
 		esac
 		shift
 	done
 	device=$FAKES/by-id/nvme-uuid.${nqn##*:}
 	case $verb in
 	connect)
+		if [ -e "$FAKES/nvme-says" ]; then
+			cat "$FAKES/nvme-says" >&2
+			exit 1
+		fi
+		if [ -e "$FAKES/nvme-refuses" ] && echo "$address" | grep -q "$(cat "$FAKES/nvme-refuses")"; then
+			echo "could not add new controller: Connection refused" >&2
+			exit 1
+		fi
 		if [ -e "$device" ]; then
 			echo "already connected" >&2
 			exit 1

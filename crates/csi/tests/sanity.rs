@@ -2,21 +2,8 @@
 
 mod bed;
 
-use bed::Bed;
-use std::path::{Path, PathBuf};
+use bed::{Bed, csi_sanity};
 use std::process::Command;
-
-const SANITY: &str = "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity@v5.6.0";
-
-/// Builds csi-sanity, once.
-fn csi_sanity() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../csi-sanity");
-    let built = Command::new("go").arg("install").arg(SANITY).env("GOBIN", &folder).output();
-    let built = built.expect("go does not run: install Go 1.25 or newer");
-    let said = String::from_utf8_lossy(&built.stderr);
-    assert!(built.status.success(), "go install {SANITY}: {said}; it needs Go 1.25 or newer");
-    folder.join("csi-sanity")
-}
 
 #[test]
 #[ignore = "long: builds csi-sanity with Go, about 3 minutes the first time"]
@@ -26,7 +13,7 @@ fn csi_sanity_passes() {
     let controller = bed.controller("controller.sock", &bed.admin());
     let node = bed.node();
     let ran = Command::new(program)
-        .arg(format!("--csi.endpoint={}", node.socket.display()))
+        .arg(format!("--csi.endpoint={}", node.driver.socket.display()))
         .arg(format!("--csi.controllerendpoint={}", controller.socket.display()))
         .arg(format!("--csi.stagingdir={}", bed.folder.join("staging").display()))
         .arg(format!("--csi.mountdir={}", bed.folder.join("target").display()))

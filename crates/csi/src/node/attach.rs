@@ -14,6 +14,13 @@ use uuid::Uuid;
 const DEVICE_WAIT: Duration = Duration::from_secs(20);
 /// The time between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// The failures of nvme-cli without the module: there is no device to ask, or the kernel has no such transport; as 2.3 and as 2.13 say it.
+const WITHOUT_MODULE: [&str; 4] = [
+    "Failed to open /dev/nvme-fabrics",
+    "failed to open nvme-fabrics device",
+    "Failed to write to /dev/nvme-fabrics: Invalid argument",
+    "could not add new controller: invalid arguments/configuration",
+];
 
 /// The volume of a request.
 pub(super) fn volume_of(id: &str) -> Result<Uuid, Status> {
@@ -46,7 +53,7 @@ impl Node {
             let names = ["--nqn", &nqn, "--hostnqn", &host, "--ctrl-loss-tmo=-1"];
             let ended = run("nvme", &[&["connect"], &place[..], &names].concat())?;
             let said = ended.said();
-            if said.contains("/dev/nvme-fabrics") {
+            if WITHOUT_MODULE.iter().any(|failure| said.contains(failure)) {
                 return Err(Status::failed_precondition(format!(
                     "{said}; load the module nvme-tcp on the node (modprobe nvme-tcp)"
                 )));

@@ -1,44 +1,32 @@
 //! A target with a directory on an XFS of its own, and drivers for it. It needs root and loop devices.
 
 // Each test binary uses a part of this.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, unused_imports)]
 
+mod client;
 #[path = "../../../gimbal/tests/disk/mod.rs"]
 mod disk;
+mod fake_node;
 #[path = "../../../gimbal/tests/process/mod.rs"]
 mod process;
+mod sanity;
+
+pub use client::{Client, writer};
+pub use fake_node::FakeNode;
+pub use sanity::csi_sanity;
 
 use csi::messages::*;
 use disk::Disk;
-use hyper_util::rt::TokioIo;
 use process::{Process, gimbal};
-use prost::Message;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use tokio::net::UnixStream;
-use tokio::runtime::Runtime;
-use tonic::Status;
-use tonic::transport::{Channel, Endpoint};
-use tonic_prost::ProstCodec;
 
-/// The programs that have fakes.
-const FAKES: [&str; 10] = [
-    "nvme",
-    "mount",
-    "umount",
-    "findmnt",
-    "blkid",
-    "mkfs.ext4",
-    "mkfs.xfs",
-    "resize2fs",
-    "xfs_growfs",
-    "blockdev",
-];
 pub const NODE: &str = "nqn.2014-08.org.nvmexpress:uuid:6d5f1b5e-8a43-4f39-9a1b-2f7a4bd0a111";
 pub const OTHER_NODE: &str = "nqn.2014-08.org.nvmexpress:uuid:6d5f1b5e-8a43-4f39-9a1b-2f7a4bd0a222";
 
@@ -52,22 +40,48 @@ pub struct Bed {
 
 impl Bed {
     pub fn new(name: &str) -> Bed {
+        Bed::with(name, "")
+    }
+
+    /// A target with an admin API at an address of this machine, too; its token is in `token`.
+    pub fn remote(name: &str) -> Bed {
+        Bed::with(name, "[admin]\nlisten = \"127.0.0.1:0\"\nadmin_token = \"TOKEN\"\n")
+    }
+
+    fn with(name: &str, more: &str) -> Bed {
         let mut disk = Disk::new(&format!("csi-{name}"), 16 << 10);
         let device = disk.device.clone();
         disk.mount_as("xfs", &device);
         let folder = disk.folder.clone();
-        let keys = folder.join("keys");
-        fs::create_dir_all(&keys).expect("ours");
+        for name in ["keys", "state"] {
+            fs::create_dir_all(folder.join(name)).expect("ours");
+        }
+        let token = folder.join("token");
+        fs::write(&token, "a".repeat(32)).expect("ours");
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("ours");
+        let more = more.replace("TOKEN", &token.display().to_string());
         let text = format!(
-            "listen = [\"127.0.0.1:0\"]\nstate_dir = {:?}\n[[device]]\nname = \"pool\"\nkind = \"directory\"\n\
+            "listen = [\"127.0.0.1:0\"]\nstate_dir = {:?}\n{more}[[device]]\nname = \"pool\"\nkind = \"directory\"\n\
              path = {:?}\ncreate = true\nreserve = \"64M\"\n",
             folder.join("state"),
             disk.mount_point(),
         );
-        fs::create_dir_all(folder.join("state")).expect("ours");
         fs::write(folder.join("gimbal.toml"), text).expect("ours");
         let target = serve(&folder);
         Bed { target, folder, disk }
+    }
+
+    /// The address at which hosts reach the target.
+    pub fn address(&self) -> SocketAddr {
+        self.target.address()
+    }
+
+    /// The address of the admin API of a remote one.
+    pub fn admin_address(&self) -> SocketAddr {
+        let log = fs::read_to_string(self.folder.join("target.log")).expect("it is there");
+        let line = log.lines().find(|line| line.contains("the admin API can be reached with a token"));
+        let address = line.and_then(|line| line.split("address=").nth(1)?.split_whitespace().next());
+        address.and_then(|address| address.parse().ok()).unwrap_or_else(|| panic!("no address:\n{log}"))
     }
 
     pub fn admin(&self) -> PathBuf {
@@ -122,22 +136,8 @@ impl Bed {
     }
 
     /// A node with fakes for the programs that it runs.
-    pub fn node(&self) -> Driver {
-        let fakes = self.folder.join("fakes");
-        let (bin, by_id) = (fakes.join("bin"), fakes.join("by-id"));
-        for folder in [&bin, &by_id] {
-            fs::create_dir_all(folder).expect("ours");
-        }
-        for name in FAKES {
-            let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fakes.sh");
-            symlink(script, bin.join(name)).expect("it is not there yet");
-        }
-        fs::write(fakes.join("hostnqn"), format!("{NODE}\n")).expect("ours");
-        let path = std::env::var("PATH").expect("text");
-        let mut command = driver();
-        command.arg("node").arg("--nvme-config").arg(&fakes).arg("--by-id").arg(&by_id);
-        command.env("FAKES", &fakes).env("PATH", format!("{}:{path}", bin.display()));
-        Driver::start(command, self.folder.join("node.sock"))
+    pub fn node(&self) -> FakeNode {
+        FakeNode::start(self.folder.join("fakes"), true)
     }
 }
 
@@ -160,6 +160,7 @@ pub struct Driver {
 }
 
 impl Driver {
+    /// Starts it, and returns once it listens at `socket`.
     fn start(mut command: Command, socket: PathBuf) -> Driver {
         command.arg("--endpoint").arg(format!("unix://{}", socket.display()));
         let log = fs::File::create(socket.with_extension("log")).expect("ours");
@@ -186,87 +187,6 @@ impl Drop for Driver {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// A client of a driver.
-pub struct Client {
-    runtime: Runtime,
-    channel: Channel,
-}
-
-impl Client {
-    pub fn new(socket: &Path) -> Client {
-        let runtime = Runtime::new().expect("a runtime");
-        let socket = socket.to_owned();
-        let connect = tower::service_fn(move |_| {
-            let socket = socket.clone();
-            async move { UnixStream::connect(socket).await.map(TokioIo::new) }
-        });
-        let channel = {
-            let _inside = runtime.enter();
-            Endpoint::from_static("http://driver").connect_with_connector_lazy(connect)
-        };
-        Client { runtime, channel }
-    }
-
-    /// Calls a procedure of the controller.
-    pub fn call<Q, A>(&self, procedure: &str, request: Q) -> Result<A, Status>
-    where
-        Q: Message + 'static,
-        A: Message + Default + 'static,
-    {
-        let path = format!("/csi.v1.Controller/{procedure}").parse().expect("a path");
-        self.runtime.block_on(async {
-            let mut grpc = tonic::client::Grpc::new(self.channel.clone());
-            grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
-            let codec = ProstCodec::<Q, A>::default();
-            let answer = grpc.unary(tonic::Request::new(request), path, codec).await;
-            answer.map(tonic::Response::into_inner)
-        })
-    }
-
-    pub fn create(&self, request: CreateVolumeRequest) -> Result<Volume, Status> {
-        let answer: CreateVolumeResponse = self.call("CreateVolume", request)?;
-        Ok(answer.volume.expect("an answer has a volume"))
-    }
-
-    pub fn delete(&self, volume_id: &str) -> Result<DeleteVolumeResponse, Status> {
-        self.call("DeleteVolume", DeleteVolumeRequest { volume_id: volume_id.to_owned() })
-    }
-
-    pub fn publish(&self, volume_id: &str, node_id: &str) -> Result<ControllerPublishVolumeResponse, Status> {
-        let (volume_id, node_id) = (volume_id.to_owned(), node_id.to_owned());
-        let volume_capability = Some(writer());
-        let request =
-            ControllerPublishVolumeRequest { volume_id, node_id, volume_capability, readonly: false };
-        self.call("ControllerPublishVolume", request)
-    }
-
-    pub fn unpublish(&self, volume_id: &str, node_id: &str) -> Result<(), Status> {
-        let (volume_id, node_id) = (volume_id.to_owned(), node_id.to_owned());
-        let request = ControllerUnpublishVolumeRequest { volume_id, node_id };
-        self.call("ControllerUnpublishVolume", request).map(|_: ControllerUnpublishVolumeResponse| ())
-    }
-
-    pub fn snapshot(&self, volume_id: &str, name: &str) -> Result<Snapshot, Status> {
-        let (source_volume_id, name) = (volume_id.to_owned(), name.to_owned());
-        let request = CreateSnapshotRequest { source_volume_id, name, ..Default::default() };
-        let answer: CreateSnapshotResponse = self.call("CreateSnapshot", request)?;
-        Ok(answer.snapshot.expect("an answer has a snapshot"))
-    }
-
-    pub fn delete_snapshot(&self, snapshot_id: &str) -> Result<DeleteSnapshotResponse, Status> {
-        self.call("DeleteSnapshot", DeleteSnapshotRequest { snapshot_id: snapshot_id.to_owned() })
-    }
-}
-
-/// A file system that one node writes.
-pub fn writer() -> VolumeCapability {
-    VolumeCapability {
-        mount: Some(MountVolume::default()),
-        access_mode: Some(AccessMode { mode: Mode::SingleNodeWriter.into() }),
-        ..Default::default()
     }
 }
 
