@@ -33,7 +33,14 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $library"
 packages=()
 for crate in "${core[@]}"; do packages+=(-p "$crate"); done
-cargo test --locked --target $triple "${packages[@]}" "$@"
+report=$(mktemp)
+trap 'rm -f "$report"' EXIT
+failed=
+cargo test --locked --no-fail-fast --target $triple "${packages[@]}" "$@" | tee "$report" || failed=yes
+# shellcheck disable=SC2016 # awk's own fields
+awk '/^test result:/ {ran += $4 + $6; bad += $6; left += $8}
+	END {printf "core crates under qemu-aarch64: %d tests run, %d failed, %d left out as too long (ignored)\n", ran, bad, left}' "$report"
+[ -z "$failed" ] || exit 1
 cargo build --locked --release --target $triple -p gimbal
 
 tests/guest/guest.sh run -g trixie-arm64 -m 2048 -t 900 -x "${CARGO_TARGET_DIR:-target}/$triple/release/gimbal:/gimbal/gimbal" \

@@ -31,11 +31,13 @@ phase() { # phase NAME COMMAND...
 	fi
 	printf -v line '%5d s  %s' $((SECONDS - began)) "$name"
 	report+=("$line")
+	echo "== $name: passed after $((SECONDS - began)) s"
 }
 
 scripts() {
 	find tests rocksdb packaging crates -name '*.sh' -print0 |
-		xargs -0 shellcheck -x tests/guest/init tests/guest/init-systemd packaging/debian/{postinst,prerm,postrm}
+		xargs -0 shellcheck -x tests/guest/init tests/guest/init-systemd packaging/debian/{postinst,prerm,postrm} \
+		packaging/ocf/gimbal-group
 }
 
 phase "format" cargo fmt --all --check

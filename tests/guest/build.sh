@@ -11,10 +11,13 @@
 # time wait for one another.
 
 # What the walks call, with the libraries these programs load; the rest is busybox.
-guest_packages=(busybox-static bash coreutils util-linux util-linux-extra e2fsprogs xfsprogs kmod nvme-cli fio mdadm)
+guest_packages=(busybox-static bash coreutils util-linux util-linux-extra mount udev e2fsprogs xfsprogs kmod nvme-cli fio mdadm)
 # The daemon that makes the handshakes of TLS; not every suite has it.
 guest_packages_if_there=(ktls-utils)
-guest_programs=(bash dd sha256sum dmesg blkdiscard blockdev fallocate mkfs.ext4 e2fsck mkfs.xfs xfs_repair nvme fio mdadm)
+guest_programs=(bash dd sha256sum dmesg blkdiscard blockdev fallocate mount umount findmnt blkid udevadm
+	mkfs.ext4 e2fsck resize2fs mkfs.xfs xfs_repair xfs_growfs nvme fio mdadm)
+# What udev names disks by.
+guest_rules=60-persistent-storage.rules
 # Not every suite has these: blkpr came with util-linux 2.39; Debian has it in util-linux-extra.
 guest_programs_if_there=(blkpr tlshd)
 # The paravirtual devices, the NVMe/TCP host, the kernel's own target, what to put under it, and what proofs of
@@ -201,6 +204,8 @@ lay_skeleton() {
 	mkdir -p "$root"/{proc,sys,dev,run,tmp,mnt,root,etc/nvme}
 	for link in bin sbin lib64; do ln -s "usr/$link" "$root/$link"; done
 	cp "$work/tree/etc/mke2fs.conf" "$root/etc/"
+	mkdir -p "$root/usr/lib/udev/rules.d"
+	cp "$work/tree/usr/lib/udev/rules.d/$guest_rules" "$root/usr/lib/udev/rules.d/"
 	echo "root:x:0:0:root:/root:/bin/bash" >"$root/etc/passwd"
 	echo "root:x:0:" >"$root/etc/group"
 	ln -s /proc/mounts "$root/etc/mtab"

@@ -35,6 +35,7 @@ mod slow;
 mod snapshots;
 mod socket;
 mod store;
+mod takeover;
 mod tls;
 
 pub use board::{Board, Operation};
@@ -42,7 +43,7 @@ pub use client::{Client, ClientError, Reply, Secured};
 pub use document::Document;
 pub use edit::{Change, Edit};
 pub use health::hanging;
-pub use order::{Action, Answer, OnDocument, OnSnapshot, Order, Source};
+pub use order::{Action, Answer, OnDocument, OnGroup, OnSnapshot, Order, Source};
 pub use place::Place;
 pub use refusal::Refusal;
 pub use service::{Doors, Guarded, Service};

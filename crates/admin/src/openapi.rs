@@ -44,11 +44,19 @@ pub(crate) fn description() -> Value {
     let all = "/v1/devices/{name}/snapshots";
     put(all, json!({ "parameters": [device], "get": asking("the snapshots in the directory") }));
     let query = json!({ "name": "dry_run", "in": "query", "schema": { "type": "boolean" } });
-    let parameters = [device, parameter("snapshot", "path"), query];
+    let parameters = [device, parameter("snapshot", "path"), query.clone()];
     let (mut take, delete) =
         (asking("the snapshot, and how long writes have waited"), asking("it is deleted"));
     take["requestBody"] = json!({ "required": true, "content": { "application/json": {} } });
     put(&format!("{all}/{{snapshot}}"), json!({ "parameters": parameters, "put": take, "delete": delete }));
+    let group = || [parameter("name", "path")];
+    let mut take = asking("the group is held; the back-ends of its devices are fenced");
+    take["parameters"] = json!([query]);
+    take["requestBody"] = json!({ "required": true, "content": { "application/json": {} } });
+    let held = asking("whether the group is held, and with which generation");
+    put("/v1/groups/{name}/takeover", json!({ "parameters": group(), "get": held, "post": take }));
+    let released = asking("the group is not held; no IO is under way at the back-ends of its devices");
+    put("/v1/groups/{name}/release", json!({ "parameters": [group()[0]], "post": released }));
     let asked = [parameter("host", "query"), parameter("from", "query")];
     put(
         "/v1/connections",

@@ -3,9 +3,9 @@
 use crate::board::Board;
 use crate::edit::Edit;
 use crate::refusal::Refusal;
-use crate::snapshots;
+use crate::{snapshots, takeover};
 use serde_json::{Value, json};
-use server::{Change, KeyUse, Listing, Room, SlowIos, Snapshot, SnapshotError, Stats, Taken};
+use server::{Change, KeyUse, Listing, Room, SlowIos, Snapshot, SnapshotError, Stats, Taken, TakeoverError};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -29,6 +29,9 @@ pub trait Source: Send + Sync + 'static {
     /// The space of a directory. It asks the file system.
     fn room(&self, device: &str) -> Result<Room, SnapshotError>;
 
+    /// The generation with which a group was taken over and is held.
+    fn takeover(&self, group: &str) -> Result<Option<u64>, TakeoverError>;
+
     /// Drains the target for maintenance, or ends that.
     fn drain(&self, is_drained: bool);
 
@@ -48,6 +51,19 @@ pub enum Action {
     Disconnect(String),
     /// Take or delete a snapshot.
     Snapshot(OnSnapshot),
+    /// Take a group over, or release it.
+    Group(OnGroup),
+}
+
+/// An action on a group whose devices are fenced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnGroup {
+    /// Its name.
+    pub group: String,
+    /// The generation with which it is taken over; `None` releases it.
+    pub takes_over: Option<u64>,
+    /// Only say whether that is possible.
+    pub dry_run: bool,
 }
 
 /// An action on a snapshot.
@@ -113,6 +129,8 @@ pub enum Answer {
     Disconnected(usize),
     /// A snapshot was taken, with the time that writes have waited; or, without one, it was deleted, or only looked at.
     Snapshot(Option<Taken>),
+    /// A group is held with that generation, or not held.
+    Group(String, Option<u64>),
     /// It is refused.
     Refused(Refusal),
 }
@@ -152,7 +170,7 @@ impl Drop for Order {
 impl Answer {
     pub(crate) fn state(&self) -> &'static str {
         match self {
-            Answer::Done { .. } | Answer::Disconnected(_) | Answer::Snapshot(_) => "done",
+            Answer::Done { .. } | Answer::Disconnected(_) | Answer::Snapshot(_) | Answer::Group(..) => "done",
             Answer::Pending { .. } => "pending",
             Answer::Refused(_) => "refused",
         }
@@ -170,6 +188,7 @@ impl Answer {
             Answer::Snapshot(Some(Taken { snapshot, pause })) => {
                 json!({ "snapshot": snapshots::shown(snapshot), "pause_seconds": pause.get() as f64 / 1e9 })
             }
+            Answer::Group(group, generation) => takeover::shown(group, *generation),
             Answer::Refused(refusal) => refusal.to_json(),
         }
     }

@@ -8,23 +8,25 @@
 //!   GET     /v1/operations[/ID] /v1/openapi.json /v1/connections /v1/hosts/NQN/keys
 //!   GET     /v1/devices/NAME/room
 //!   GET, PUT, DELETE  /v1/devices/NAME/snapshots[/SNAPSHOT]     not of the document
+//!   GET, POST  /v1/groups/NAME/takeover  POST /v1/groups/NAME/release
 //!   GET, POST, DELETE  /v1/drain                                now, not in the order of changes
 //! ```
 //!
 //! Holds: no request is answered by an error of the server (`any_request_is_the_clients_mistake_or_none`).
-//! Elsewhere: parts are `place`, changes `edit`, connections and draining `hosts`, snapshots `snapshots`, the paths of who only looks `sight`.
+//! Elsewhere: parts are `place`, changes `edit`, connections and draining `hosts`, snapshots `snapshots`, groups that move `takeover`, the paths of who only looks `sight`.
 
 use crate::access::{Access, Peer, Role};
 use crate::board::Board;
 use crate::edit::{Change, Edit, read};
 use crate::hosts;
 use crate::openapi;
-use crate::order::{Action, Answer, OnDocument, OnSnapshot, Order, Source};
+use crate::order::{Action, Answer, OnDocument, OnGroup, OnSnapshot, Order, Source};
 use crate::place::Place;
 use crate::refusal::Refusal;
 use crate::service::PATIENCE;
 use crate::sight::{Sight, response};
 use crate::snapshots;
+use crate::takeover;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -218,6 +220,20 @@ async fn answer(reached: &Reached, request: Request, asked: &Asked) -> Result<Re
             ordered(reached, Action::Snapshot(order), asked).await
         }
         ["v1", "devices", _, "snapshots", _] => only("PUT and DELETE are"),
+        ["v1", "groups", group, "takeover"] if is_read => {
+            let generation = reached.source.takeover(group).map_err(|error| Refusal::of_takeover(&error))?;
+            Ok(response(StatusCode::OK, JSON, takeover::shown(group, generation).to_string()))
+        }
+        ["v1", "groups", group, "takeover"] if method == Method::POST => {
+            let dry_run = dry_run(request.uri().query())?;
+            let order = takeover::taking(group, &body_of(request).await?, dry_run)?;
+            ordered(reached, Action::Group(order), asked).await
+        }
+        ["v1", "groups", group, "release"] if method == Method::POST => {
+            let order = OnGroup { group: group.to_owned(), takes_over: None, dry_run: false };
+            ordered(reached, Action::Group(order), asked).await
+        }
+        ["v1", "groups", _, "takeover"] => only("GET and POST are"),
         ["v1", "operations" | "openapi.json" | "connections"]
         | ["v1", "devices", _, "snapshots" | "room"]
         | ["v1", "operations", _]
@@ -231,7 +247,10 @@ async fn answer(reached: &Reached, request: Request, asked: &Asked) -> Result<Re
         ["v1", "hosts", host, "disconnect"] if method == Method::POST => {
             ordered(reached, Action::Disconnect(host.to_owned()), asked).await
         }
-        ["v1", "reload"] | ["v1", "config", "discard"] | ["v1", "hosts", _, "disconnect"] => only("POST is"),
+        ["v1", "reload"]
+        | ["v1", "config", "discard"]
+        | ["v1", "hosts", _, "disconnect"]
+        | ["v1", "groups", _, "release"] => only("POST is"),
         ["v1", ref words @ ..] if let Some(place) = Place::of(words) => {
             if is_read {
                 show(reached, &place, request.headers())
@@ -369,7 +388,8 @@ async fn ordered(reached: &Reached, action: Action, asked: &Asked) -> Result<Res
             body["operation"] = json!(location);
             Ok(accepted(body))
         }
-        answer @ (Answer::Done { .. } | Answer::Disconnected(_) | Answer::Snapshot(_)) => {
+        answer
+        @ (Answer::Done { .. } | Answer::Disconnected(_) | Answer::Snapshot(_) | Answer::Group(..)) => {
             let mut done = response(StatusCode::OK, JSON, answer.to_json().to_string());
             if let Answer::Done { generation, .. } = &answer {
                 done.headers_mut().insert(header::ETAG, etag(generation));

@@ -16,6 +16,7 @@ mod ana;
 mod connections;
 mod drain;
 mod snapshot;
+mod takeover;
 
 use crate::output;
 use crate::reach::Reach;
@@ -115,6 +116,25 @@ enum CtlCommand {
     Ana {
         #[command(subcommand)]
         action: Option<AnaAction>,
+    },
+    /// Take a group over from another target, whose writes its back-ends refuse from then on; or print whether it is held
+    Takeover {
+        /// The name of the group; its devices have fenced = true
+        group: String,
+        /// A number that is larger than that of every takeover before
+        #[arg(long, value_name = "N", required_unless_present = "status")]
+        generation: Option<u64>,
+        /// Only say whether that is possible
+        #[arg(long)]
+        dry_run: bool,
+        /// Print whether it is held, and with which generation
+        #[arg(long, conflicts_with_all = ["generation", "dry_run"])]
+        status: bool,
+    },
+    /// Give a group up: it is inaccessible here, and no IO of this target is under way any more
+    Release {
+        /// The name of the group
+        group: String,
     },
     /// Print the connections of hosts
     Connections {
@@ -260,6 +280,11 @@ impl Target {
                 let body = Value::Object(Map::from_iter([("state".to_owned(), Value::from(state))]));
                 self.write("PATCH", &Kind::Group.path(&[group]), &[], body.to_string().into_bytes())
             }
+            CtlCommand::Takeover { group, generation: Some(generation), dry_run, .. } => {
+                self.take_over(&group, generation, dry_run)
+            }
+            CtlCommand::Takeover { group, generation: None, .. } => self.takeover_status(&group),
+            CtlCommand::Release { group } => self.release(&group),
             CtlCommand::Connections { host } => self.connections(host.as_deref()),
             CtlCommand::Drain { wait, action } => self.drain(wait, action),
             CtlCommand::Snapshot { action } => self.snapshot(action),

@@ -14,9 +14,9 @@
 use crate::registration::Registration;
 use crate::serve::{Args, SetFilter, with_flags};
 use crate::serve_flags::explain_config;
-use admin::{Action, Answer, Board, Document, Edit, OnDocument, OnSnapshot, Order, Refusal, Staged};
+use admin::{Action, Answer, Board, Document, Edit, OnDocument, OnGroup, OnSnapshot, Order, Refusal, Staged};
 use server::config::{Config, ConfigError, Lines};
-use server::{Change, ReloadError, ServerHandle, SnapshotError};
+use server::{Change, ReloadError, ServerHandle, SnapshotError, TakeoverError};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,6 +111,9 @@ impl<'a> Running<'a> {
             Action::Snapshot(wanted) => {
                 return self.snapshot(&wanted).map_err(|error| Refusal::of_snapshot(&error));
             }
+            Action::Group(wanted) => {
+                return self.move_group(&wanted).map_err(|error| Refusal::of_takeover(&error));
+            }
             Action::Document(action) => action,
         };
         let Some(file) = self.args.config.clone() else {
@@ -153,6 +156,16 @@ impl<'a> Running<'a> {
         }
         let taken = self.server.take_snapshot(device, name, namespace.uuid, SNAPSHOT_LIMIT)?;
         Ok(Answer::Snapshot(Some(taken)))
+    }
+
+    fn move_group(&mut self, wanted: &OnGroup) -> Result<Answer, TakeoverError> {
+        let OnGroup { group, takes_over, dry_run } = wanted;
+        match (takes_over, dry_run) {
+            (Some(generation), true) => self.server.check_takeover(group, *generation)?,
+            (Some(generation), false) => self.server.take_over(group, *generation)?,
+            (None, _) => self.server.release(group)?,
+        }
+        Ok(Answer::Group(group.clone(), self.server.remote().takeover(group)?))
     }
 
     fn edit(

@@ -27,6 +27,7 @@ use server::config::{
 };
 use server::{
     EscapedLines, KeyUse, Listing, Remote, Room, Server, Shutdown, SlowIos, Snapshot, SnapshotError, Stats,
+    TakeoverError,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
@@ -288,6 +289,10 @@ impl Source for Reached {
 
     fn room(&self, device: &str) -> Result<Room, SnapshotError> {
         self.remote.room(device)
+    }
+
+    fn takeover(&self, group: &str) -> Result<Option<u64>, TakeoverError> {
+        self.remote.takeover(group)
     }
 
     fn drain(&self, is_drained: bool) {

@@ -73,6 +73,8 @@ fn the_package_has_a_page_of_every_command_and_a_configuration_that_is_valid() {
     said(gimbal().args(["config", "check"]).arg(files.join("etc/gimbal/gimbal.toml")));
     let listens = said(gimbal().args(["config", "show", "--json"]).arg(files.join("etc/gimbal/gimbal.toml")));
     assert!(listens.contains("\"127.0.0.1:4420\"") && !listens.contains("0.0.0.0"), "{listens}");
+    let agent = files.join("usr/lib/ocf/resource.d/gimbal/gimbal-group");
+    assert!(said(Command::new(agent).arg("meta-data")).contains("name=\"gimbal-group\""));
     said(Command::new("promtool").args(["check", "rules"]).arg(files.join("usr/share/gimbal/alerts.yml")));
 
     // Errors only: a warning is a matter of taste.

@@ -21,7 +21,7 @@ fn snapshots(rounds: u32) {
     let target = Process::start(&mut place.command());
     let mut guest = Walk::new(Kernel::Linux6_12, "snapshots", target.address(), NQN)
         .variable("ROUNDS", rounds)
-        .limit(Duration::from_secs(3000))
+        .limit(Duration::from_secs(7200))
         .start();
     for round in 1..=rounds {
         let nsid = round + 1;

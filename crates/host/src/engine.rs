@@ -188,6 +188,11 @@ impl Engine {
         self.reactor.waker()
     }
 
+    /// Makes the next `wait` that has no event to return fail with `error`: for tests of whoever owns the engine.
+    pub fn break_down(&mut self, error: io::Error) {
+        self.reactor.break_down(error);
+    }
+
     /// The backend in use.
     pub fn backend(&self) -> Backend {
         self.reactor.backend()

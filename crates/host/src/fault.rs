@@ -28,11 +28,11 @@ pub enum Fault {
     Protocol(Fatal),
     /// The target completed a command that is not outstanding.
     UnknownCommand(u16),
-    /// The target reported success for a read, but sent fewer bytes than requested.
+    /// The target reported success for a read, or a report of reservations, but sent fewer bytes than it has.
     ShortRead {
         /// Bytes received.
         received: u32,
-        /// Bytes requested.
+        /// Bytes that were to come.
         expected: u32,
     },
     /// The target did not accept the requested digests.

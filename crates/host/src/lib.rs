@@ -29,6 +29,7 @@ mod keys;
 mod namespace;
 mod options;
 mod request;
+mod reservation;
 mod secured;
 mod session;
 #[cfg(test)]
@@ -54,4 +55,5 @@ pub use nvme::spec::nqn::{Nqn, NqnError};
 pub use options::{ControllerOptions, RetryPolicy};
 pub use reactor::{Backend, IoBuffer, Waker};
 pub use request::{Class, Completion, IoError, Operation, Refusal, Refused, Request};
+pub use reservation::{Registered, ReportError, Reservation, ReservationReport};
 pub use view::{BusyView, View};

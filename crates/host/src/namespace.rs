@@ -18,12 +18,16 @@ pub struct Namespace {
     pub uuid: Option<[u8; 16]>,
     /// Whether it is write protected.
     pub read_only: bool,
+    /// The reservations that it can have (RESCAP).
+    pub reservation_capabilities: u8,
 }
 
 impl From<&NamespaceView> for Namespace {
     fn from(view: &NamespaceView) -> Namespace {
         let &NamespaceView { nsid, block_size, blocks, nguid, uuid, read_only, .. } = view;
-        Namespace { nsid, block_size: Bytes(u64::from(block_size)), blocks, nguid, uuid, read_only }
+        let reservation_capabilities = view.reservation_capabilities;
+        let block_size = Bytes(u64::from(block_size));
+        Namespace { nsid, block_size, blocks, nguid, uuid, read_only, reservation_capabilities }
     }
 }
 
@@ -58,6 +62,7 @@ mod tests {
             nguid: None,
             uuid: None,
             read_only: false,
+            reservation_capabilities: 0,
         };
         assert!(namespace.contains(Lba(0), 100) && namespace.contains(Lba(99), 1));
         assert!(!namespace.contains(Lba(0), 101) && !namespace.contains(Lba(100), 1));

@@ -13,7 +13,7 @@ pub enum RetryPolicy {
     Never,
     /// They are sent again on the next connection, a limited number of times each. A read, a write of the
     /// same data, a Flush, a Write Zeroes or a deallocation may safely happen twice. A Compare that is sent
-    /// twice also gives the same answer.
+    /// twice also gives the same answer. A change of a reservation is never sent twice.
     Again {
         /// Number of losses that one IO survives.
         times: u32,

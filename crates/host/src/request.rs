@@ -1,5 +1,6 @@
 //! An IO as a caller requests it, and as an NVMe command.
 
+use crate::reservation::{Reservation, report_command};
 use nvme::spec::dataset::{AccessLatency, DEALLOCATE, DatasetRange};
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Sqe, Status};
@@ -37,6 +38,12 @@ pub enum Operation {
     Compare,
     /// Checks that the blocks can be read, without transferring them.
     Verify,
+    /// Changes the reservation of the namespace. No blocks; the buffer has the keys. It is sent once: after a loss it is unknown whether
+    /// it was done, and a report says.
+    Reserve(Reservation),
+    /// Reads the reservations of the namespace into the buffer, for
+    /// [`ReservationReport::parse`](crate::ReservationReport::parse). No blocks.
+    ReportReservations,
 }
 
 /// The direction in which an operation moves its buffer.
@@ -48,15 +55,15 @@ pub(crate) enum Movement {
 }
 
 impl Operation {
-    /// Whether the operation needs a buffer of the size of its blocks.
+    /// Whether the operation needs a buffer: of the size of its blocks, if it has blocks.
     pub fn has_buffer(self) -> bool {
         self.movement() != Movement::Nothing
     }
 
     pub(crate) fn movement(self) -> Movement {
         match self {
-            Operation::Read => Movement::FromController,
-            Operation::Write { .. } | Operation::Compare => Movement::ToController,
+            Operation::Read | Operation::ReportReservations => Movement::FromController,
+            Operation::Write { .. } | Operation::Compare | Operation::Reserve(_) => Movement::ToController,
             Operation::Flush | Operation::WriteZeroes { .. } | Operation::Deallocate | Operation::Verify => {
                 Movement::Nothing
             }
@@ -81,6 +88,8 @@ impl Operation {
             Operation::Deallocate => "deallocate",
             Operation::Compare => "compare",
             Operation::Verify => "verify",
+            Operation::Reserve(change) => change.name(),
+            Operation::ReportReservations => "reservation report",
         }
     }
 }
@@ -96,9 +105,9 @@ pub struct Request {
     pub operation: Operation,
     /// The first block.
     pub lba: Lba,
-    /// The number of blocks: 0 for a flush, at least 1 for everything else.
+    /// The number of blocks: 0 for a flush and for reservations, at least 1 for everything else.
     pub blocks: u32,
-    /// The data, exactly as long as the blocks; `None` if the operation has none.
+    /// The data, exactly as long as the blocks, or as the part of a report to read; `None` if the operation has none.
     pub buffer: Option<IoBuffer>,
     /// The tenant's own priority class.
     pub class: Class,
@@ -164,6 +173,13 @@ impl Request {
             Operation::Deallocate => (nvm::DATASET_MANAGEMENT, [0, DEALLOCATE, 0, 0, 0, 0]),
             Operation::Compare => (nvm::COMPARE, [low, high, count, 0, 0, 0]),
             Operation::Verify => (nvm::VERIFY, [low, high, count, 0, 0, 0]),
+            Operation::Reserve(change) => {
+                let (opcode, cdw10) = change.command();
+                (opcode, [cdw10, 0, 0, 0, 0, 0])
+            }
+            Operation::ReportReservations => {
+                return report_command(self.nsid, self.buffer.as_ref().map_or(0, |buffer| buffer.len()));
+            }
         };
         Sqe::new(opcode).with_nsid(self.nsid).with_cdw10_15(dwords)
     }

@@ -154,6 +154,8 @@ pub(crate) fn place(
     info.thin = device.thin;
     info.read_only = namespace.read_only || device.read_only;
     info.ana_group = config.group_of(namespace);
+    // Reservations of hosts would be left behind by a takeover.
+    info.reservable = device.fence.is_none();
     let offset = file.map_or(namespace.offset.get(), |(slot, _)| device::offset_of(slot));
     Ok((info, Placement { device: *slot, offset, block_log2: block_size.log2() }))
 }

@@ -67,6 +67,7 @@ pub use policy::PolicyError;
 pub use proof::{KeyUse, Refusal, RefusalCounts};
 pub use server::{
     Change, NamespaceFacts, ReloadError, Remote, Server, ServerHandle, Shutdown, StartError, Subject, Taken,
+    TakeoverError,
 };
 pub use state::{
     StateContents, StateError, StoredReservations, check_state_directory, inspect_state_directory,

@@ -4,17 +4,16 @@
 mod common;
 
 use auth::{DhKey, Hash, Secret};
+use common::back_ends::{BLOCKS, GROUP, MIDDLE, again, behind, middle, of_file};
 use common::*;
 use host::KeyFiles;
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
+use server::Server;
 use server::config::{
-    BackEndConfig, Config, DEFAULT_NQN, DeviceKind, FaultConfig, FaultKind, FaultOp, FaultRelease,
-    HostConfig, offered,
+    BackEndConfig, DEFAULT_NQN, FaultConfig, FaultKind, FaultOp, FaultRelease, HostConfig, offered,
 };
-use server::{Server, ServerHandle};
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,45 +21,7 @@ use std::thread;
 use std::time::Duration;
 use units::{Bytes, Nanos};
 
-/// The name of the target in the middle as a host.
-const MIDDLE: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-0000000000aa";
-/// Blocks of the files.
-const BLOCKS: u64 = 4096;
 const AMPLE: Duration = Duration::from_secs(60);
-
-fn behind(address: SocketAddr) -> BackEndConfig {
-    BackEndConfig {
-        address,
-        subsystem: DEFAULT_NQN.to_owned(),
-        nsid: 1,
-        host: MIDDLE.to_owned(),
-        timeout: BackEndConfig::TIMEOUT,
-        digests: false,
-        keys: KeyFiles::default(),
-    }
-}
-
-/// A target whose device is a namespace of another one.
-fn middle(back_end: BackEndConfig) -> Config {
-    simple(DeviceKind::NvmeTcp(back_end), any_port())
-}
-
-/// A target with a file, at this address.
-fn of_file(folder: &Folder, address: SocketAddr) -> Config {
-    let (path, size) = (folder.0.join("image"), Some(Bytes(BLOCKS * BLOCK as u64)));
-    simple(DeviceKind::File { path, size, create: true, direct: true }, address)
-}
-
-/// Starts a target again where it was before.
-fn again(config: &Config) -> ServerHandle {
-    let mut server = None;
-    // The sockets of the one before may need a moment to go.
-    until(|| {
-        server = Server::start(config.clone()).ok();
-        server.is_some()
-    });
-    server.expect("it was just started")
-}
 
 /// Numbers from a seed.
 fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
@@ -114,10 +75,16 @@ fn random_commands_under_every_scheduler_find_what_a_plain_list_says() {
     for (seed, policy) in offered().enumerate() {
         let folder = Folder::new("back-end-schedulers");
         let behind_it = start(of_file(&folder, any_port()));
-        let mut config = middle(BackEndConfig { digests: seed % 2 == 1, ..behind(behind_it.addresses()[0]) });
+        let is_fenced = seed % 2 == 0;
+        let behind =
+            BackEndConfig { digests: !is_fenced, fenced: is_fenced, ..behind(behind_it.addresses()[0]) };
+        let mut config = middle(behind);
         config.devices[0].scheduler.policy = policy;
         config.devices[0].scheduler.calibration = policy.needs_calibration().then(|| calibration.clone());
-        let server = start(config);
+        let mut server = start(config);
+        if is_fenced {
+            server.take_over(GROUP, 1).expect("nobody else wants it");
+        }
         compare_with_a_list(&mut Client::connect(server.addresses()[0]), seed as u64, 200, 16);
         assert_eq!(server.shutdown(AMPLE), server::Shutdown::Complete, "{}", policy.name);
     }

@@ -77,6 +77,11 @@ fn as_host(server: &ServerHandle, host: &'static str) -> Client {
     Client::with(server.addresses()[0], &Options { host, ..Options::default() })
 }
 
+/// A client whose queue holds so much that every load still waits at the target after the client was kept from a processor for a while.
+fn deep(server: &ServerHandle) -> Client {
+    Client::with(server.addresses()[0], &Options { io_entries: 1024, ..Options::default() })
+}
+
 /// Reads by tenant of the first SSD.
 fn reads_by_tenant(stats: &Stats) -> HashMap<TenantName, u64> {
     let mut reads = HashMap::new();
@@ -144,14 +149,15 @@ fn eight_namespaces_of_one_host_get_their_weights() {
     let total: u32 = weights.iter().sum();
     // mClock has shares by weight to the IO; with gimbal each tenant has one slot of eight at least.
     let mut device = slow_ssd(Scheduler::MCLOCK);
-    // A hundredth of its speed: the heavy ones keep their reads waiting also where other tests keep the processors busy.
-    let speed = Speed::from_thousandths(10).expect("above zero");
+    // At this speed a heavy one has reads for half a second waiting: it keeps its share where other tests keep the processors busy.
+    let speed = Speed::from_thousandths(5).expect("above zero");
     device.kind = DeviceKind::Emulated(EmulatedConfig { speed, ..EmulatedConfig::new(Bytes::gib(1)) });
     let server = start(volumes(device, weights.map(weight)));
-    let mut client = as_host(&server, HOST);
-    let depths: Vec<(u32, usize)> = (1..=8).map(|nsid| (nsid, 15)).collect();
+    let mut client = deep(&server);
+    let depths: Vec<(u32, usize)> = (1..=8).map(|nsid| (nsid, 120)).collect();
     let mut load = Load::begin(&mut client, &depths);
-    load.run(&mut client, 1, 10);
+    // The last one's reads came last: the others had the SSD for themselves before.
+    load.run(&mut client, 8, 200);
     let reads = load.run(&mut client, 1, 60);
     let all: u64 = reads.values().sum();
     for (nsid, weight) in (1..).zip(weights) {
@@ -172,8 +178,8 @@ fn eight_namespaces_of_one_host_get_their_weights() {
 fn a_quiet_namespace_has_its_share_beside_a_noisy_one_of_the_same_host() {
     let quiet_part = |config: Config| {
         let server = start(config);
-        let mut client = as_host(&server, HOST);
-        let mut load = Load::begin(&mut client, &[(1, 112), (2, 12)]);
+        let mut client = deep(&server);
+        let mut load = Load::begin(&mut client, &[(1, 900), (2, 100)]);
         load.run(&mut client, 2, 20);
         let reads = load.run(&mut client, 2, 200);
         reads[&2] as f64 / (reads[&1] + reads[&2]) as f64
@@ -214,9 +220,9 @@ fn a_namespace_has_its_reservation() {
     let part_of_second = |reservation| {
         let second = ShareConfig { reservation, ..ShareConfig::EQUAL };
         let server = start(volumes(slow_ssd(Scheduler::GIMBAL_TEXT), [weight(30), second]));
-        let mut client = as_host(&server, HOST);
-        let mut load = Load::begin(&mut client, &[(1, 64), (2, 32)]);
-        load.run(&mut client, 1, 300);
+        let mut client = deep(&server);
+        let mut load = Load::begin(&mut client, &[(1, 400), (2, 200)]);
+        load.run(&mut client, 2, 20);
         let reads = load.run(&mut client, 1, 2000);
         reads[&2] as f64 / (reads[&1] + reads[&2]) as f64
     };
@@ -247,10 +253,8 @@ fn a_namespace_has_an_objective_that_statistics_tell_of() {
 /// While three tenants read over one connection.
 #[test]
 fn a_completion_has_the_credit_of_the_tenant_of_its_io() {
-    let scheduler = SchedulerConfig { policy: Scheduler::GIMBAL_TEXT, ..SchedulerConfig::default() };
-    let device = DeviceConfig { scheduler, ..DeviceConfig::new("a", fast_ssd()) };
     let limited = ShareConfig { limit_iops: Some(50), ..ShareConfig::EQUAL };
-    let server = start(volumes(device, [limited, weight(1), weight(8)]));
+    let server = start(volumes(slow_ssd(Scheduler::GIMBAL_TEXT), [limited, weight(1), weight(8)]));
     let mut client = as_host(&server, HOST);
     let dwords = [u32::from(feature::CREDITS), feature::CREDITS_ENABLED, 0, 0, 0, 0];
     let set = Sqe::new(admin::SET_FEATURES).with_cdw10_15(dwords);

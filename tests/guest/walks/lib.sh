@@ -130,7 +130,7 @@ connect() {
 # to the kernel itself, as nvme-cli 2.3 would say "already connected".
 connect_beside() {
 	say "connect $1 beside"
-	echo "transport=tcp,traddr=$address,trsvcid=$PORT,nqn=$NQN,duplicate_connect,hostnqn=$1,hostid=$2" >/dev/nvme-fabrics
+	echo "transport=tcp,traddr=$address,trsvcid=$PORT,nqn=$NQN,keep_alive_tmo=60,duplicate_connect,hostnqn=$1,hostid=$2" >/dev/nvme-fabrics
 	look_around
 }
 
@@ -162,6 +162,23 @@ sum() { dd if="$1" bs=1M skip="${2:-0}" ${3:+count="$3"} iflag=direct status=non
 
 allow() { allowed+=("$1"); say "allowed in the kernel's log: '$1' ($2)"; }
 
+# keep_alives_of_the_removed FILE: what FILE, a part of the kernel's log, has of keep-alives of
+# controllers that a disconnect had begun to remove. Linux 6.12 stops the timer of keep-alives late in
+# a removal; one that comes due meanwhile fails in the host, unsent (its "RTT" is the whole uptime).
+keep_alives_of_the_removed() {
+	local line
+	local -A removed=()
+	while IFS= read -r line; do
+		if [[ $line =~ nvme\ (nvme[0-9]+):\ Removing\ ctrl ]]; then
+			removed[${BASH_REMATCH[1]}]=yes
+		elif [[ $line =~ nvme\ (nvme[0-9]+):\ (new|creating)\  ]]; then
+			unset "removed[${BASH_REMATCH[1]}]"
+		elif [[ $line =~ nvme\ (nvme[0-9]+):\ (long\ keepalive\ RTT|failed\ nvme_keep_alive_end_io) ]]; then
+			[ -z "${removed[${BASH_REMATCH[1]}]:-}" ] || printf '%s\n' "$line"
+		fi
+	done <"$1"
+}
+
 finish() {
 	local message pattern bad=
 	say "what the kernel said of nvme"
@@ -172,8 +189,10 @@ finish() {
 		dmesg | grep -Ei 'nvme.*(error|fail|timeout|reconnect|invalid|abort|unexpected|changed)' || true
 	} | sort -u >/tmp/suspicious
 	dmesg | sed '1,/walk begins/d' >/tmp/since
+	keep_alives_of_the_removed /tmp/since >/tmp/farewells
 	while IFS= read -r message; do
 		grep -Fxq -- "$message" /tmp/since || continue
+		! grep -Fxq -- "$message" /tmp/farewells || continue
 		for pattern in ${allowed[@]+"${allowed[@]}"}; do
 			[[ $message =~ $pattern ]] && continue 2
 		done

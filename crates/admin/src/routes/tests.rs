@@ -4,7 +4,10 @@ use super::*;
 use crate::document::Document;
 use crate::events::Events;
 use proptest::prelude::*;
-use server::{AcceptorStats, ConnectionFacts, Listing, Room, SlowIos, Snapshot, SnapshotError, Stats, Taken};
+use server::{
+    AcceptorStats, ConnectionFacts, Listing, Room, SlowIos, Snapshot, SnapshotError, Stats, Taken,
+    TakeoverError,
+};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,6 +73,14 @@ impl Source for Owner {
         Ok(Room { size: Bytes(9), free: Bytes(5), promised: Bytes(2) })
     }
 
+    fn takeover(&self, group: &str) -> Result<Option<u64>, TakeoverError> {
+        match group {
+            "held" => Ok(Some(7)),
+            "free" => Ok(None),
+            other => Err(TakeoverError::NoGroup(other.to_owned())),
+        }
+    }
+
     fn drain(&self, is_drained: bool) {
         self.is_drained.store(is_drained, Ordering::Relaxed);
     }
@@ -96,6 +107,7 @@ impl Source for Owner {
                 Answer::Snapshot(Some(Taken { snapshot, pause: Nanos::millis(3) }))
             }
             Action::Snapshot(_) => Answer::Snapshot(None),
+            Action::Group(OnGroup { group, takes_over, .. }) => Answer::Group(group, takes_over),
             Action::Document(OnDocument::Reload | OnDocument::Discard) => Answer::Pending {
                 generation: board.document().generation().to_owned(),
                 why: "stuck".to_owned(),
@@ -421,6 +433,23 @@ fn connections_come_in_pages_and_a_drain_says_what_is_left() {
 }
 
 #[test]
+fn the_room_of_a_directory_is_told_and_of_nothing_else() {
+    let (router, _) = api();
+    let ask = |method: &str, path: &str| {
+        let seen = send(&router, method, path, &[], "");
+        (seen.status, seen.body)
+    };
+    let (status, body) = ask("GET", "/v1/devices/ssd0/room");
+    let body: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!((status, body), (200, json!({ "size": 9, "free": 5, "promised": 2 })));
+    assert_eq!(ask("HEAD", "/v1/devices/ssd0/room"), (200, String::new()));
+    let (status, body) = ask("GET", "/v1/devices/pool/room");
+    assert!(status == 404 && body.contains("pool"), "{status}: {body}");
+    assert_eq!(ask("PUT", "/v1/devices/ssd0/room").0, 405);
+    assert_eq!(ask("GET", "/v1/devices/ssd0/room/more").0, 404);
+}
+
+#[test]
 fn the_description_is_the_one_in_the_docs() {
     let kept = include_str!("../../../../docs/openapi.json");
     let made = serde_json::to_string_pretty(&openapi::description()).expect("JSON");
@@ -440,5 +469,34 @@ impl hyper::body::Body for Never {
     ) -> std::task::Poll<Option<Result<hyper::body::Frame<Self::Data>, Self::Error>>> {
         use std::future::Future;
         std::pin::Pin::new(&mut self.0).poll(context).map(|_| None)
+    }
+}
+
+#[test]
+fn groups_are_taken_over_and_released() {
+    let (router, _) = api();
+    let post = |path: &str, body: &str| {
+        let reply = send(&router, "POST", path, &[], body.to_owned());
+        (reply.status, serde_json::from_str::<Value>(&reply.body).expect("JSON"))
+    };
+    let get = |path: &str| {
+        let reply = send(&router, "GET", path, &[], "");
+        (reply.status, serde_json::from_str::<Value>(&reply.body).expect("JSON"))
+    };
+    let held = json!({ "group": "held", "held": true, "generation": 7 });
+    assert_eq!(get("/v1/groups/held/takeover"), (200, held));
+    assert_eq!(get("/v1/groups/free/takeover").1["generation"], Value::Null);
+    assert_eq!(get("/v1/groups/other/takeover").0, 404);
+    let taken = json!({ "group": "free", "held": true, "generation": 8 });
+    assert_eq!(post("/v1/groups/free/takeover", r#"{"generation": 8}"#), (200, taken));
+    for wrong in
+        ["", "8", "{}", r#"{"generation": -1}"#, r#"{"generation": "8"}"#, r#"{"generation": 8, "x": 1}"#]
+    {
+        assert_eq!(post("/v1/groups/free/takeover", wrong).0, 400, "{wrong}");
+    }
+    let released = json!({ "group": "held", "held": false, "generation": null });
+    assert_eq!(post("/v1/groups/held/release", ""), (200, released));
+    for (method, path) in [("GET", "/v1/groups/held/release"), ("DELETE", "/v1/groups/held/takeover")] {
+        assert_eq!(send(&router, method, path, &[], "").status, 405, "{method} {path}");
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! The target answers with its configuration, in which a group may have no number: the number is derived from the name, here as there.
 
-use super::Target;
+use super::{Target, takeover};
 use crate::output;
 use server::config::{AccessState, Config, ConfigError, DEFAULT_GROUP};
+use std::collections::HashMap;
 use std::process::ExitCode;
 
 impl Target {
@@ -20,13 +21,21 @@ impl Target {
         }
         let config =
             Config::parse(&reply.body).map_err(|problems| ConfigError::Wrong { file: None, problems })?;
-        lines(&config).iter().try_for_each(output::line)?;
+        let mut of_groups = HashMap::new();
+        for group in config.groups.iter().filter(|group| !config.fenced_devices(&group.name).is_empty()) {
+            let reply = self.client.send("GET", &takeover::path(&group.name, "takeover"), &[], Vec::new())?;
+            if !reply.is_success() {
+                return self.show(&reply, |reply| reply.body.clone());
+            }
+            of_groups.insert(&*group.name, reply.json()["generation"].as_u64());
+        }
+        lines(&config, &of_groups).iter().try_for_each(output::line)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// A line for each group, then one for the namespaces that name none.
-fn lines(config: &Config) -> Vec<String> {
+/// A line for each group, then one for the namespaces that name none. `held`: the generations of groups whose devices are fenced.
+fn lines(config: &Config, held: &HashMap<&str, Option<u64>>) -> Vec<String> {
     let members = |name: Option<&str>| {
         let namespaces = config.subsystems.iter().flat_map(|subsystem| {
             let named = subsystem.namespaces.iter().filter(move |each| each.group.as_deref() == name);
@@ -38,7 +47,14 @@ fn lines(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = |name: &str, id: u32, state: AccessState, members: Vec<String>| {
         let members = if members.is_empty() { "no namespaces".to_owned() } else { members.join(", ") };
-        lines.push(format!("{name}: number {id}, {}: {members}", state.word()));
+        let state = match held.get(name) {
+            Some(Some(generation)) => {
+                format!("{}, held with generation {generation}", AccessState::Optimized.word())
+            }
+            Some(None) => format!("{}, not held", state.word()),
+            None => state.word().to_owned(),
+        };
+        lines.push(format!("{name}: number {id}, {state}: {members}"));
     };
     let groups = config.numbered_groups();
     for (group, id) in &groups {

@@ -5,7 +5,7 @@ use crate::output;
 use crate::serve::LISTING_WAIT;
 use admin::{Board, Document, Doors, Order, Refusal, Service, Source};
 use anyhow::{Context, Result};
-use server::{KeyUse, Listing, Remote, Room, SlowIos, Snapshot, SnapshotError, Stats};
+use server::{KeyUse, Listing, Remote, Room, SlowIos, Snapshot, SnapshotError, Stats, TakeoverError};
 use std::env;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
@@ -82,6 +82,10 @@ impl Source for Shown {
 
     fn room(&self, device: &str) -> Result<Room, SnapshotError> {
         Err(SnapshotError::NoDevice(device.to_owned()))
+    }
+
+    fn takeover(&self, group: &str) -> Result<Option<u64>, TakeoverError> {
+        Err(TakeoverError::NoGroup(group.to_owned()))
     }
 
     /// Nobody can ask for it: the page is for who looks.

@@ -1,6 +1,8 @@
 //! A Linux guest that runs one walk, started by `tests/guest/guest.sh`.
 
 use super::Scratch;
+use super::process::binary;
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -71,25 +73,35 @@ impl Walk {
 
     /// A walk that runs the binary under test in the guest: `/gimbal/gimbal`, which `$LOADER` loads.
     pub(crate) fn serving(kernel: Kernel, name: &str, scratch: &Scratch) -> Walk {
-        let mut walk = Walk::named(kernel, name);
-        // The guest's C library may be older than that of this machine, so the binary comes with its own.
-        let binary = scratch.file("gimbal");
-        let stripped =
-            Command::new("strip").arg("-o").arg(&binary).arg(env!("CARGO_BIN_EXE_gimbal")).status();
-        assert!(stripped.expect("strip is there, as cc needs it").success(), "the binary can be stripped");
-        let needed = Command::new("ldd").arg(&binary).output().expect("ldd is there, as libc is");
-        let needed = String::from_utf8(needed.stdout).expect("paths");
-        let paths = needed.split_ascii_whitespace().filter(|word| word.starts_with('/'));
+        let walk = Walk::named(kernel, name);
+        walk.programs(&[&binary()], scratch)
+    }
+
+    /// Puts programs of this machine into the guest, below `/gimbal`. `$LOADER` loads them, with the libraries of this machine, as the guest's C
+    /// library may be older.
+    pub(crate) fn programs(mut self, programs: &[&Path], scratch: &Scratch) -> Walk {
+        let mut libraries = BTreeSet::new();
+        for program in programs {
+            let name = program.file_name().expect("a file").to_string_lossy();
+            let stripped = scratch.file(&name);
+            let ended = Command::new("strip").arg("-o").arg(&stripped).arg(program).status();
+            assert!(ended.expect("strip is there, as cc needs it").success(), "{name} can be stripped");
+            let needed = Command::new("ldd").arg(&stripped).output().expect("ldd is there, as libc is");
+            let needed = String::from_utf8(needed.stdout).expect("paths");
+            let paths = needed.split_ascii_whitespace().filter(|word| word.starts_with('/'));
+            libraries.extend(paths.map(PathBuf::from));
+            self = self.file(&stripped, &format!("/gimbal/{name}"));
+        }
         let mut loader = None;
-        for path in paths.map(Path::new) {
+        for path in libraries {
             let name = path.file_name().expect("a file").to_string_lossy();
             if name.starts_with("ld-linux") {
                 loader = Some(name.to_string());
             }
-            walk = walk.file(path, &format!("/gimbal/{name}"));
+            self = self.file(&path, &format!("/gimbal/{name}"));
         }
-        let loader = loader.expect("the binary is loaded by something");
-        walk.file(&binary, "/gimbal/gimbal").variable("LOADER", format!("/gimbal/{loader}"))
+        let loader = loader.expect("the programs are loaded by something");
+        self.variable("LOADER", format!("/gimbal/{loader}"))
     }
 
     /// The kernel's own target; see `tests/guest/nvmet.sh`.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The path of the binary. Cargo does not give it to the tests of another package; these have it built next to their
 /// folder.
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     match option_env!("CARGO_BIN_EXE_gimbal") {
         Some(path) => path.into(),
         None => std::env::current_exe().expect("this test").with_file_name("../gimbal"),

@@ -4,7 +4,7 @@ use super::{ADMIN, Output, Phase, Session};
 use crate::connection::Outstanding;
 use crate::fault::{ConnectError, Fault};
 use crate::options::{ControllerOptions, RetryPolicy};
-use crate::request::IoError;
+use crate::request::{IoError, Operation};
 use nvme::tcp::Fatal;
 use sched::{Credit, CreditWindow};
 use tls::Broken;
@@ -119,7 +119,9 @@ impl Session {
         let RetryPolicy::Again { times } = self.options.retry else {
             return self.end(now, io, IoError::ConnectionLost);
         };
-        if io.losses >= times {
+        // A repeat would be refused for what the first one has done.
+        let is_once = matches!(io.request.operation, Operation::Reserve(_));
+        if is_once || io.losses >= times {
             return self.end(now, io, IoError::ConnectionLost);
         }
         io.losses += 1;

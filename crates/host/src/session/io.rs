@@ -4,6 +4,7 @@ use super::{Output, Phase, Session};
 use crate::connection::Outstanding;
 use crate::fault::Fault;
 use crate::request::{Completion, IoError, Operation, Refusal, Refused, Request};
+use crate::reservation::{Reservation, ReservationReport};
 use crate::view::BusyView;
 use nvme::spec::identify_controller::oncs;
 use nvme::spec::{Busy, Cqe};
@@ -34,6 +35,9 @@ impl Session {
         let namespace = self.namespaces.iter().find(|namespace| namespace.nsid == request.nsid);
         let namespace = namespace.ok_or(Refusal::NoSuchNamespace)?;
         let operation = request.operation;
+        if matches!(operation, Operation::Reserve(_) | Operation::ReportReservations) {
+            return self.check_reservation(request);
+        }
         if operation != Operation::Flush && !namespace.contains(request.lba, request.blocks) {
             return Err(Refusal::OutOfRange);
         }
@@ -57,6 +61,22 @@ impl Session {
             Some(queue) if queue >= self.info.io_queues => Err(Refusal::NoSuchQueue),
             _ => Ok(()),
         }
+    }
+
+    #[cold]
+    fn check_reservation(&self, request: &Request) -> Result<(), Refusal> {
+        if self.info.optional_commands & oncs::RESERVATIONS == 0 {
+            return Err(Refusal::Unsupported);
+        }
+        let (least, most) = match request.operation {
+            Operation::ReportReservations => {
+                (ReservationReport::length(0), self.info.transfer_max.get() as usize)
+            }
+            _ => (Reservation::KEYS, Reservation::KEYS),
+        };
+        let length = request.buffer.as_ref().map_or(0, |buffer| buffer.len());
+        let is_right = length.is_multiple_of(4) && (least..=most).contains(&length);
+        is_right.then_some(()).ok_or(Refusal::BufferLength { needed: least })
     }
 
     /// Sends waiting IOs in order, within the limits of credit and queues.
@@ -105,7 +125,7 @@ impl Session {
         cqe: &Cqe,
         received: u32,
     ) -> Result<(), Fault> {
-        let Outstanding { request, sent, .. } = io;
+        let Outstanding { mut request, sent, .. } = io;
         let (status, operation) = (cqe.status(), request.operation);
         let carries_credit =
             status.is_success() && matches!(operation, Operation::Read | Operation::Write { .. });
@@ -120,6 +140,12 @@ impl Session {
         if status.is_success() && operation == Operation::Read && received as usize != length {
             result = Err(IoError::ConnectionLost);
             fault = Err(Fault::ShortRead { received, expected: length as u32 });
+        }
+        if status.is_success()
+            && operation == Operation::ReportReservations
+            && let Err(short) = whole_report(&mut request, received)
+        {
+            (result, fault) = (Err(IoError::ConnectionLost), Err(short));
         }
         let completion =
             Completion { tag: request.tag, operation, result, buffer: request.buffer, sent, ended: now };
@@ -143,6 +169,18 @@ impl Session {
     }
 }
 
+/// Whether a report is as long as its number of registrants says. The rest of the buffer is zero then.
+#[cold]
+fn whole_report(request: &mut Request, received: u32) -> Result<(), Fault> {
+    let buffer = request.buffer.as_deref_mut().unwrap_or_default();
+    buffer.get_mut(received as usize..).unwrap_or_default().fill(0);
+    let expected = ReservationReport::length_expected(buffer);
+    match received as usize >= expected {
+        true => Ok(()),
+        false => Err(Fault::ShortRead { received, expected: expected as u32 }),
+    }
+}
+
 /// The ONCS bit of an operation, if it is optional.
 fn optional_bit(operation: Operation) -> Option<u16> {
     match operation {
@@ -151,5 +189,6 @@ fn optional_bit(operation: Operation) -> Option<u16> {
         Operation::Deallocate => Some(oncs::DATASET_MANAGEMENT),
         Operation::Compare => Some(oncs::COMPARE),
         Operation::Verify => Some(oncs::VERIFY),
+        Operation::Reserve(_) | Operation::ReportReservations => Some(oncs::RESERVATIONS),
     }
 }

@@ -3,6 +3,7 @@
 mod chaos;
 mod client;
 mod engine;
+mod reservation;
 mod server;
 mod session;
 mod target;

@@ -69,6 +69,8 @@ pub(super) struct TestTarget {
     pub(super) is_silent: bool,
     /// Flips a bit in the next data sent.
     pub(super) corrupts_next: bool,
+    /// Most bytes of data in an answer that is no IO's.
+    pub(super) reply_max: u32,
 }
 
 impl TestTarget {
@@ -100,6 +102,7 @@ impl TestTarget {
             keep_alive_timeout: None,
             is_silent: false,
             corrupts_next: false,
+            reply_max: u32::MAX,
         }
     }
 
@@ -186,7 +189,8 @@ impl TestTarget {
         match self.subsystems[subsystem].on_command(now, key(slot), &sqe, data.as_deref()) {
             Action::Reply { cqe, data: None } => self.peer(slot).connection.reply(cqe),
             Action::Reply { cqe, data: Some(data) } => {
-                self.peer(slot).connection.reply_with_data(cqe, data, sqe.sgl_length());
+                let length = sqe.sgl_length().min(self.reply_max);
+                self.peer(slot).connection.reply_with_data(cqe, data, length);
             }
             Action::Credits { enabled, cqe } => {
                 let credit = if enabled { self.credit } else { 0 };

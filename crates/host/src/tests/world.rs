@@ -32,7 +32,7 @@ pub(super) struct World {
     pub(super) is_down: bool,
     pub(super) ended: Vec<Completion>,
     pub(super) reports: Vec<Report>,
-    pool: BufferPool,
+    pub(super) pool: BufferPool,
 }
 
 pub(super) fn options() -> ControllerOptions {

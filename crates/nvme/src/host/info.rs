@@ -133,6 +133,8 @@ pub struct NamespaceView {
     pub uuid: Option<[u8; 16]>,
     /// Whether the namespace is write protected.
     pub read_only: bool,
+    /// The reservations that it can have: RESCAP.
+    pub reservation_capabilities: u8,
     /// Its access state through this controller.
     pub ana: AnaState,
 }

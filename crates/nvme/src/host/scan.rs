@@ -156,6 +156,7 @@ fn view(nsid: u32, data: &[u8]) -> Option<NamespaceView> {
         nguid: Some(identify.nguid).filter(|nguid| *nguid != [0; 16]),
         uuid: None,
         read_only: identify.nsattr & NSATTR_WRITE_PROTECTED != 0,
+        reservation_capabilities: identify.rescap,
         ana: AnaState::Optimized,
     })
 }

@@ -147,6 +147,21 @@ impl RegisterCommand {
             },
         })
     }
+
+    /// CDW10.
+    pub const fn to_cdw10(self) -> u32 {
+        let action = match self.action {
+            RegisterAction::Register => 0,
+            RegisterAction::Unregister => 1,
+            RegisterAction::Replace => 2,
+        };
+        let persist = match self.persist {
+            PersistChange::Keep => 0,
+            PersistChange::Clear => 2,
+            PersistChange::Set => 3,
+        };
+        action | existing_key(self.ignore_existing_key) | persist << 30
+    }
 }
 
 /// CDW10 of Reservation Acquire.
@@ -175,6 +190,16 @@ impl AcquireCommand {
             kind: ReservationType::from_wire((cdw10 >> 8) as u8)?,
         })
     }
+
+    /// CDW10.
+    pub const fn to_cdw10(self) -> u32 {
+        let action = match self.action {
+            AcquireAction::Acquire => 0,
+            AcquireAction::Preempt => 1,
+            AcquireAction::PreemptAndAbort => 2,
+        };
+        action | existing_key(self.ignore_existing_key) | (self.kind.to_wire() as u32) << 8
+    }
 }
 
 /// CDW10 of Reservation Release.
@@ -202,6 +227,24 @@ impl ReleaseCommand {
             kind: ReservationType::from_wire((cdw10 >> 8) as u8),
         })
     }
+
+    /// CDW10.
+    pub const fn to_cdw10(self) -> u32 {
+        let action = match self.action {
+            ReleaseAction::Release => 0,
+            ReleaseAction::Clear => 1,
+        };
+        let kind = match self.kind {
+            Some(kind) => kind.to_wire() as u32,
+            None => 0,
+        };
+        action | existing_key(self.ignore_existing_key) | kind << 8
+    }
+}
+
+/// IEKEY.
+const fn existing_key(is_ignored: bool) -> u32 {
+    if is_ignored { IGNORE_EXISTING_KEY } else { 0 }
 }
 
 /// Data of Register (CRKEY, NRKEY) and of Acquire (CRKEY, PRKEY). Release has the first only.
@@ -302,6 +345,18 @@ mod tests {
             (release.action, release.kind),
             (ReleaseAction::Clear, Some(ReservationType::WriteExclusive))
         );
+        // Every dword that is parsed is written as it was.
+        let actions = (0..4u32).flat_map(|action| [action, action | IGNORE_EXISTING_KEY]);
+        for low in actions.flat_map(|action| (0..8u32).map(move |kind| action | kind << 8)) {
+            let sqe = with_cdw10(low);
+            assert!(AcquireCommand::parse(&sqe).is_none_or(|command| command.to_cdw10() == low));
+            let release = ReleaseCommand::parse(&sqe);
+            assert!(release.is_none_or(|command| command.kind.is_none() || command.to_cdw10() == low));
+            for dword in (0..4u32).map(|persist| low & 0xff | persist << 30) {
+                let register = RegisterCommand::parse(&with_cdw10(dword));
+                assert!(register.is_none_or(|command| command.to_cdw10() == dword));
+            }
+        }
     }
 
     #[test]

@@ -182,6 +182,8 @@ pub struct NamespaceInfo {
     pub zeroes_after_deallocate: bool,
     /// Preferred number of blocks to write at once, and their alignment, if there is one (at most 65536).
     pub optimal_write_blocks: Option<u32>,
+    /// Whether hosts may reserve it, if the subsystem offers reservations.
+    pub reservable: bool,
 }
 
 impl NamespaceInfo {
@@ -198,6 +200,7 @@ impl NamespaceInfo {
             thin: false,
             zeroes_after_deallocate: false,
             optimal_write_blocks: None,
+            reservable: true,
         }
     }
 }

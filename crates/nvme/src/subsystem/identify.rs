@@ -190,7 +190,6 @@ impl Subsystem {
 
     /// The page of an inactive namespace is all zeroes. An NSID out of range is refused.
     fn identify_namespace(&self, nsid: u32) -> Result<Vec<u8>, Status> {
-        let capabilities = self.reservation_capabilities();
         let mut page = IdentifyNamespace::new_zeroed();
         if nsid == NSID_ALL {
             // NSID FFFFFFFFh asks for the capabilities that all namespaces have in common. That is for
@@ -213,7 +212,7 @@ impl Subsystem {
             page.nsfeat |= NSFEAT_THIN_PROVISIONING;
         }
         page.nmic = NMIC_SHARED;
-        page.rescap = capabilities;
+        page.rescap = self.reservation_capabilities(namespace);
         page.dlfeat = DLFEAT_WRITE_ZEROES_DEALLOCATES
             | if namespace.info.zeroes_after_deallocate { DLFEAT_READS_ZEROES } else { 0 };
         page.nvmcap = (u128::from(namespace.blocks) << namespace.block_shift).to_le_bytes();
@@ -239,7 +238,7 @@ impl Subsystem {
         let namespace = self.namespaces.get(nsid).ok_or(Status::INVALID_NAMESPACE)?;
         let page = IdentifyNamespaceIndependent {
             nmic: NMIC_SHARED,
-            rescap: self.reservation_capabilities(),
+            rescap: self.reservation_capabilities(namespace),
             anagrpid: namespace.info.ana_group.into(),
             nsattr: attributes(namespace),
             nstat: NSTAT_READY,
@@ -249,8 +248,9 @@ impl Subsystem {
     }
 
     /// RESCAP.
-    fn reservation_capabilities(&self) -> u8 {
-        match (self.config.commands.reservations, self.config.persistence) {
+    fn reservation_capabilities(&self, namespace: &Namespace) -> u8 {
+        let is_offered = self.config.commands.reservations && namespace.info.reservable;
+        match (is_offered, self.config.persistence) {
             (false, _) => 0,
             (true, false) => RESCAP_ALL_TYPES,
             (true, true) => RESCAP_ALL_TYPES | RESCAP_PERSISTENCE,

@@ -78,6 +78,9 @@ impl Subsystem {
     /// identifier is refused: it cannot be distinguished from other such hosts.
     fn reserving(&self, slot: usize, sqe: &Sqe) -> Result<&Reservations, Status> {
         let namespace = self.namespaces.get(sqe.nsid()).ok_or(Status::INVALID_NAMESPACE)?;
+        if !namespace.info.reservable {
+            return Err(Status::INVALID_OPCODE);
+        }
         if let Some(refusal) = namespace.ana.refusal() {
             return Err(refusal);
         }

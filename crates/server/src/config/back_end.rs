@@ -33,6 +33,7 @@ pub(super) fn read(table: &mut Fields<'_, '_>, findings: &mut Findings) -> BackE
         host: required(table, findings, "host", "the host NQN of this target there"),
         timeout: table.span(findings, "timeout").unwrap_or(BackEndConfig::TIMEOUT),
         digests: table.truth(findings, "digests").unwrap_or(false),
+        fenced: table.truth(findings, "fenced").unwrap_or(false),
         keys,
     }
 }
@@ -96,6 +97,7 @@ mod tests {
         host = "nqn.2026-01.io.example:middle"
         timeout = "5s"
         digests = true
+        fenced = true
         dhchap_key = "/keys/own"
         dhchap_ctrl_key = "/keys/other"
         tls_key = "/keys/tls"
@@ -105,6 +107,10 @@ mod tests {
         [[subsystem.namespace]]
         nsid = 1
         device = "far"
+        group = "moving"
+        [[group]]
+        name = "moving"
+        state = "inaccessible"
     "#;
 
     #[test]
@@ -113,7 +119,8 @@ mod tests {
         let text = config.to_toml().expect("it can be written");
         assert_eq!(Config::parse(&text).expect("valid"), config);
         let DeviceKind::NvmeTcp(back_end) = &config.devices[0].kind else { panic!("{config:?}") };
-        assert_eq!((back_end.nsid, back_end.timeout, back_end.digests), (3, Nanos::secs(5), true));
+        assert_eq!((back_end.nsid, back_end.timeout), (3, Nanos::secs(5)));
+        assert!(back_end.digests && back_end.fenced);
         assert!(key_files(&back_end.keys).iter().all(|(_, file)| file.is_some()));
     }
 

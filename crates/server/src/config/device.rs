@@ -121,6 +121,8 @@ pub struct BackEndConfig {
     pub timeout: Nanos,
     /// Whether headers and data have checksums.
     pub digests: bool,
+    /// Whether it is used only between a takeover of its group and the loss or release of it.
+    pub fenced: bool,
     /// The keys of this target as a host.
     pub keys: KeyFiles,
 }

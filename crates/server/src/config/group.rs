@@ -3,6 +3,8 @@
 //! A group has a number, which hosts see. The file may choose it; if not, it is derived from the name, so that it is the same at every start and does
 //! not depend on the order of the file: only the numbers of groups whose names lead to the same one depend on who comes first.
 //!
+//! A group on fenced devices is inaccessible in the file: a takeover makes it accessible (`server::takeover`), and a restart forgets that.
+//!
 //! Holds: every group has a number of its own (`groups_have_numbers_of_their_own_that_stay`).
 //! Elsewhere: what a state means for commands is the `nvme` crate's (`spec::ana`).
 
@@ -10,10 +12,10 @@ use super::fields::{Fields, Findings};
 use super::problem::Problem;
 use super::read::required;
 use super::text::word;
-use super::{Config, NamespaceConfig, SubsystemConfig};
+use super::{Config, DeviceKind, NamespaceConfig, SubsystemConfig};
 use crate::identity::fnv1a;
 use nvme::spec::AnaState;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of the group of namespaces that name none.
 pub const DEFAULT_GROUP: u32 = 1;
@@ -86,6 +88,20 @@ impl Config {
         self.groups.iter().map(|group| (group, group.id.or_else(|| number(group)))).collect()
     }
 
+    /// The fenced devices of a group.
+    pub fn fenced_devices(&self, group: &str) -> Vec<&str> {
+        let of_group = |namespace: &&NamespaceConfig| namespace.group.as_deref() == Some(group);
+        let namespaces = self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        let devices: BTreeSet<&str> =
+            namespaces.filter(of_group).map(|namespace| &*namespace.device).collect();
+        devices.into_iter().filter(|device| self.is_fenced(device)).collect()
+    }
+
+    fn is_fenced(&self, name: &str) -> bool {
+        let device = self.devices.iter().find(|device| device.name == name);
+        device.is_some_and(|device| matches!(&device.kind, DeviceKind::NvmeTcp(back_end) if back_end.fenced))
+    }
+
     /// The number of the group of a namespace.
     pub(crate) fn group_of(&self, namespace: &NamespaceConfig) -> u32 {
         let Some(name) = &namespace.group else { return DEFAULT_GROUP };
@@ -150,8 +166,43 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
             }
         }
     }
+    for (index, group) in config.groups.iter().enumerate() {
+        if group.state != AccessState::Inaccessible
+            && let Some(device) = config.fenced_devices(&group.name).first()
+        {
+            let what = format!(
+                "device {device:?} is fenced, so its group is accessible only after a takeover, by gimbal ctl takeover"
+            );
+            report(format!("group[{index}].state"), what, "write state = \"inaccessible\"");
+        }
+    }
+    let mut groups_of_devices: BTreeMap<&str, &str> = BTreeMap::new();
     for (subsystem_index, subsystem) in config.subsystems.iter().enumerate() {
         for (index, namespace) in subsystem.namespaces.iter().enumerate() {
+            let field = |name: &str| format!("subsystem[{subsystem_index}].namespace[{index}].{name}");
+            let device = &*namespace.device;
+            if config.is_fenced(device) {
+                let group = namespace.group.as_deref().unwrap_or_default();
+                let first = *groups_of_devices.entry(device).or_insert(group);
+                if group.is_empty() {
+                    let what = format!("device {device:?} is fenced, and a takeover is one of a group");
+                    report(field("group"), what, "write the group that is taken over");
+                } else if first != group {
+                    let what = format!("device {device:?} is fenced, and is of group {first:?} already");
+                    report(field("group"), what, "put all namespaces of the device into one group");
+                }
+                if namespace.wipe_on_remove {
+                    let what =
+                        format!("device {device:?} is fenced, and a wipe is not carried over by a takeover");
+                    report(field("wipe_on_remove"), what, "leave it out");
+                }
+            } else if let Some(group) = &namespace.group
+                && let Some(fenced) = config.fenced_devices(group).first()
+            {
+                let what =
+                    format!("device {device:?} is not fenced, and device {fenced:?} of the same group is");
+                report(field("group"), what, "name another group, or write fenced = true for both devices");
+            }
             let Some(name) = &namespace.group else { continue };
             if config.groups.iter().all(|group| group.name != *name) {
                 let known: Vec<&str> = config.groups.iter().map(|group| &*group.name).collect();
@@ -159,8 +210,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
                     true => format!("write [[group]] with name = {name:?}, or leave it out"),
                     false => format!("known: {}", known.join(", ")),
                 };
-                let field = format!("subsystem[{subsystem_index}].namespace[{index}].group");
-                report(field, format!("no group is called {name:?}"), &advice);
+                report(field("group"), format!("no group is called {name:?}"), &advice);
             }
         }
     }

@@ -160,6 +160,7 @@ fn device(device: &DeviceConfig) -> Result<Table, NotWritable> {
             entries.put("host", back_end.host.clone());
             entries.put("timeout", text::span(back_end.timeout));
             entries.put("digests", back_end.digests);
+            entries.put("fenced", back_end.fenced);
             for (name, file) in back_end::key_files(&back_end.keys) {
                 entries.put_if(name, file.map(|file| path(file)).transpose()?);
             }

@@ -40,7 +40,7 @@ mod usage;
 
 pub(crate) use atomic::torn_blocks;
 pub(crate) use auxiliary::load_drive;
-pub(crate) use back_end::PATH_LOST;
+pub(crate) use back_end::{FenceHandle, FenceRefused, GENERATION_MAX, Generation, Holding, PATH_LOST};
 pub(crate) use clock::DeviceClock;
 pub(crate) use contents::contents_name;
 pub(crate) use directory::{FILE_MAX, FileChange, Pool, Taking, Wanted, expect_snapshot_name, offset_of};

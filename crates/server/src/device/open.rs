@@ -11,7 +11,7 @@
 //! Elsewhere: `in_use` finds who uses a disk, `space` checks the room for sparse files, `error` has the texts.
 
 use super::auxiliary::{self, AuxiliaryDevice, OpenAuxiliary};
-use super::back_end::OpenBackEnd;
+use super::back_end::{FenceHandle, OpenBackEnd};
 use super::directory::{DirectoryDevice, Pool, PoolOptions};
 use super::emulated::{Contents, EmulatedDevice};
 use super::error::DeviceError;
@@ -68,6 +68,8 @@ pub(crate) struct Facts {
     pub(crate) flush_failed: Arc<AtomicBool>,
     /// The files of a directory.
     pub(crate) pool: Option<Arc<Pool>>,
+    /// The way to a fenced back-end.
+    pub(crate) fence: Option<Arc<FenceHandle>>,
 }
 
 /// A device that is open and not on a reactor yet.
@@ -239,6 +241,7 @@ fn open_sound(config: &DeviceConfig, keeper: Option<&Keeper>) -> Result<OpenDevi
             let facts = Facts {
                 block_size_min: opened.block_size(),
                 read_only: opened.read_only() || config.read_only == Some(true),
+                fence: opened.fence.clone(),
                 ..Facts::of_size(opened.size())
             };
             Ok(sound(facts, Source::BackEnd(opened)))
@@ -293,6 +296,7 @@ impl Facts {
             allocation: None,
             flush_failed: Arc::default(),
             pool: None,
+            fence: None,
         }
     }
 }

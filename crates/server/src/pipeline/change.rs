@@ -23,8 +23,9 @@ use crate::switch::ByteRange;
 use crate::tenants::Leave;
 use nvme::spec::Status;
 use nvme::subsystem::{HostAccess, NamespaceInfo, SavedReservations};
+use reactor::Clock;
 use sched::{Policy, Share};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::error;
@@ -153,6 +154,8 @@ pub(crate) enum Change {
     },
     /// The target is drained: all namespaces are inaccessible; or not any more.
     Drained(bool),
+    /// The numbers of the groups that were taken over: all of them.
+    Taken(Arc<BTreeSet<u32>>),
     /// Asks for all connections of the subsystems at home here.
     List(Sender<Vec<ConnectionFacts>>),
     /// A range of the device, which no namespace has, is erased.
@@ -270,18 +273,21 @@ impl Pipeline {
                 }
             }
             Change::Access { slot, access } => {
-                let Some(home) = self.commands.homes.get_mut(slot) else { return };
-                if let Err(error) = home.set_access(&access) {
+                if let Err(error) = self.commands.homes.set_access(slot, access) {
                     error!(%error, "the access states of a subsystem cannot be changed");
                 }
             }
             Change::Drained(is_drained) => self.commands.homes.set_drained(is_drained),
+            Change::Taken(groups) => self.commands.homes.set_taken(groups),
             // Whoever asked may have waited too long already.
             Change::List(answer) => drop(answer.send(self.list(now))),
             Change::Wipe { range, what, done } => {
                 self.wipes.begin(now, &mut self.commands.switch, (range, what), done);
             }
-            Change::Files(change) => self.commands.switch.change_files(now, &mut self.reactor, change),
+            // By the clock of this moment: the hold of a snapshot may begin and end within one turn.
+            Change::Files(change) => {
+                self.commands.switch.change_files(Clock.now(), &mut self.reactor, change);
+            }
             Change::Disconnect { host, ended } => self.disconnect(now, &host, ended),
             // Whoever asked may have waited too long already.
             Change::Barrier(done) => drop(done.send(())),

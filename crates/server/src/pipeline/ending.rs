@@ -13,11 +13,12 @@ use super::commands::Commands;
 use super::message::{Report, ToPipeline};
 use super::{Origin, Phase, Pipeline};
 use crate::connections::message::ToConnections;
+use crate::device::PATH_LOST;
 use crate::switch::{ByteRange, Failure, IoSlot, Work};
 use crate::tenants::TARGET;
 use sched::Priority;
 use std::io;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 use units::Instant;
 
 /// Unanswered commands that the log names one by one.
@@ -59,6 +60,10 @@ impl Pipeline {
     pub(super) fn on_flushed(&mut self, result: Result<(), Failure>) {
         match result {
             Ok(()) => self.commands.switch.on_settled(),
+            // Behind a lost path no write was answered before it was durable.
+            Err(Failure::Device(error)) if error.kind() == PATH_LOST => {
+                info!(device = %self.name, %error, "there is no last flush; nothing that was answered is at risk");
+            }
             Err(failure) => {
                 error!(device = %self.name, %failure, "the last flush failed: what was written lately may not be stored");
             }

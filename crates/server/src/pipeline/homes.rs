@@ -1,8 +1,9 @@
 //! The subsystems at home on this thread, by slot.
 
+use crate::config::Access;
 use crate::home::Home;
-use nvme::spec::Nqn;
-use nvme::subsystem::Output;
+use nvme::spec::{AnaState, Nqn};
+use nvme::subsystem::{ConfigError, Output};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use units::{Instant, Nanos, TenantId};
@@ -15,6 +16,8 @@ pub(super) struct Homes {
     named: Arc<BTreeSet<Nqn>>,
     /// Whether the target is drained: hosts cannot use any namespace.
     is_drained: bool,
+    /// The numbers of the groups that were taken over: accessible, whatever the configuration says.
+    taken: Arc<BTreeSet<u32>>,
 }
 
 impl Homes {
@@ -34,6 +37,7 @@ impl Homes {
     pub(super) fn add(&mut self, slot: usize, mut home: Home) {
         home.subsystem.set_named(Arc::clone(&self.named));
         home.subsystem.withhold_namespaces(self.is_drained);
+        set_states(&mut home, &self.taken, AnaState::Optimized);
         if self.slots.len() <= slot {
             self.slots.resize_with(slot + 1, || None);
         }
@@ -79,6 +83,24 @@ impl Homes {
         self.slots.iter_mut().flatten().for_each(|home| home.subsystem.withhold_namespaces(is_drained));
     }
 
+    /// Says how hosts reach the namespaces of the subsystem in a slot. Those that have another state then are told.
+    pub(super) fn set_access(&mut self, slot: usize, mut access: Access) -> Result<(), ConfigError> {
+        let Some(home) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return Ok(()) };
+        let taken = access.states.iter_mut().filter(|(group, _)| self.taken.contains(group));
+        taken.for_each(|(_, state)| *state = AnaState::Optimized);
+        home.set_access(&access)
+    }
+
+    /// These groups were taken over, and no others. A group that is not any more is inaccessible.
+    pub(super) fn set_taken(&mut self, taken: Arc<BTreeSet<u32>>) {
+        let former = std::mem::replace(&mut self.taken, taken);
+        let (lost, new) = (&*former - &*self.taken, &*self.taken - &*former);
+        for home in self.slots.iter_mut().flatten() {
+            set_states(home, &lost, AnaState::Inaccessible);
+            set_states(home, &new, AnaState::Optimized);
+        }
+    }
+
     /// The name of the subsystem in a slot, unless it was removed.
     pub(super) fn name(&self, slot: usize) -> Option<&str> {
         Some(self.slots.get(slot)?.as_ref()?.subsystem.nqn().as_str())
@@ -88,5 +110,13 @@ impl Homes {
     pub(super) fn set_keep_alive_max(&mut self, longest: Nanos) {
         let millis = crate::assemble::millis(longest);
         self.slots.iter_mut().flatten().for_each(|home| home.subsystem.set_keep_alive_max(millis));
+    }
+}
+
+/// Sets the state of groups in a subsystem.
+fn set_states(home: &mut Home, groups: &BTreeSet<u32>, state: AnaState) {
+    for group in groups {
+        let set = home.subsystem.set_ana_state(*group, state);
+        set.expect("the check bounds the numbers of groups");
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! Elsewhere: `thread` is one thread, `topology` is the running parts, `provisioning` brings up new things, `reload` removes old ones, `wipe`
 //! erases removed blocks, `remote` is what other threads can do meanwhile, `change` lists the differences of two configurations, `preview`
-//! those of a configuration that does not run yet.
+//! those of a configuration that does not run yet, `takeover` takes groups over from other targets.
 
 mod busy_polling;
 mod change;
@@ -21,6 +21,7 @@ mod provisioning;
 mod reload;
 mod remote;
 mod snapshots;
+mod takeover;
 mod thread;
 mod topology;
 mod wipe;
@@ -30,6 +31,7 @@ pub use error::StartError;
 pub use reload::ReloadError;
 pub use remote::Remote;
 pub use snapshots::Taken;
+pub use takeover::TakeoverError;
 
 use crate::acceptor::{self, Acceptor};
 use crate::assemble;

@@ -6,9 +6,10 @@
 //! Holds: statistics come at once while a reload waits for a device that hangs (`statistics_come_while_a_reload_waits_for_a_device` in
 //!        `tests/reload.rs`).
 
+use super::takeover::Groups;
 use super::topology::Topology;
 use crate::acceptor;
-use crate::config::{AccessState, Config};
+use crate::config::Config;
 use crate::connections::message::ToConnections;
 use crate::device::{Pool, Room, Snapshot, SnapshotError};
 use crate::listing::Listing;
@@ -39,7 +40,7 @@ struct Running {
     refusals: Refusals,
     keys: Arc<KeyRing>,
     named: Arc<HashSet<String>>,
-    groups: Arc<[(String, AccessState)]>,
+    groups: Groups,
     is_stopped: bool,
     is_drained: bool,
 }
@@ -63,6 +64,14 @@ struct RunningSsd {
     board: Arc<Board>,
     /// The files of a directory.
     pool: Option<Arc<Pool>>,
+}
+
+impl Running {
+    /// Tells every thread which groups were taken over.
+    fn tell_groups(&self) {
+        let taken = self.groups.taken();
+        self.ssds.iter().for_each(|ssd| ssd.change(Change::Taken(Arc::clone(&taken))));
+    }
 }
 
 impl RunningSsd {
@@ -93,7 +102,7 @@ impl Remote {
             refusals,
             keys: Arc::clone(&topology.proofs.keys),
             named: Arc::default(),
-            groups: Arc::default(),
+            groups: Groups::default(),
             is_stopped: false,
             is_drained: false,
         })))
@@ -119,7 +128,9 @@ impl Remote {
         let is_drained = running.is_drained;
         running.ssds.iter().for_each(|ssd| ssd.change(Change::Drained(is_drained)));
         running.named = Arc::new(config.named_hosts());
-        running.groups = config.groups.iter().map(|group| (group.name.clone(), group.state)).collect();
+        let fence = |device: &str| topology.ssd(device).and_then(|(_, ssd)| ssd.facts.fence.clone());
+        running.groups.update(config, fence);
+        running.tell_groups();
     }
 
     /// The snapshots in a directory, by name. Reads the directory.
@@ -157,7 +168,7 @@ impl Remote {
                 acceptor: running.acceptor.board.stats(running.acceptor.pulse.turn(now)),
                 refusals: running.refusals.counts(),
                 named: Arc::clone(&running.named),
-                groups: Arc::clone(&running.groups),
+                groups: running.groups.states(),
                 is_drained: running.is_drained,
             };
             (stats, boards)
@@ -181,6 +192,17 @@ impl Remote {
     pub fn key_uses(&self, host: &str) -> Option<Vec<KeyUse>> {
         let keys = Arc::clone(&self.lock().keys);
         keys.uses(Clock.now(), host)
+    }
+
+    /// Changes, or looks at, the groups; then every thread is told which were taken over.
+    pub(super) fn with_groups<T>(&self, change: impl FnOnce(&mut Groups) -> T) -> T {
+        let mut running = self.lock();
+        let before = running.groups.taken();
+        let result = change(&mut running.groups);
+        if running.groups.taken() != before {
+            running.tell_groups();
+        }
+        result
     }
 
     /// Drains the target for maintenance, or ends that: all namespaces are inaccessible to hosts, which are told, and no new connection to a

@@ -45,7 +45,9 @@ fn expected(operation: Operation, lba: u64, blocks: u64) -> Status {
         Operation::Write { .. } => FaultOp::Write,
         Operation::Deallocate => FaultOp::Discard,
         Operation::WriteZeroes { .. } => FaultOp::WriteZeroes,
-        Operation::Flush | Operation::Compare => return Status::SUCCESS,
+        Operation::Flush | Operation::Compare | Operation::Reserve(_) | Operation::ReportReservations => {
+            return Status::SUCCESS;
+        }
     };
     let hit = FAULTS.iter().find(|&&(wanted, first, count, _)| {
         wanted == op && (lba..lba + blocks).any(|block| (first..first + count).contains(&block))
@@ -115,7 +117,11 @@ impl Host {
                         assert!(bytes.iter().all(|&byte| byte == known), "block {block} is not {known:#x}");
                     }
                 }
-                Operation::Flush | Operation::Verify | Operation::Compare => {}
+                Operation::Flush
+                | Operation::Verify
+                | Operation::Compare
+                | Operation::Reserve(_)
+                | Operation::ReportReservations => {}
             }
         }
     }

@@ -4,6 +4,7 @@
 //! IO queue. It never sleeps: every wait is a blocking read of the socket.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its own part.
 
+pub mod back_ends;
 pub mod initiator;
 pub mod proving;
 
@@ -27,7 +28,7 @@ use std::path::{Path, PathBuf};
 use units::Bytes;
 use zerocopy::IntoBytes;
 
-/// The entries of the client's IO queue.
+/// The entries of a client's IO queue by default.
 pub const ENTRIES: u16 = 128;
 /// The entries of admin queues, as in Linux.
 const ADMIN_ENTRIES: u16 = 32;
@@ -152,6 +153,8 @@ pub struct Options {
     pub in_capsule_max: u32,
     /// In milliseconds; zero means no keep-alive.
     pub keep_alive: u32,
+    /// The entries of the IO queue of a [`Client`].
+    pub io_entries: u16,
 }
 
 impl Default for Options {
@@ -162,6 +165,7 @@ impl Default for Options {
             digests: Digests::default(),
             in_capsule_max: 8192,
             keep_alive: 0,
+            io_entries: ENTRIES,
         }
     }
 }
@@ -295,8 +299,8 @@ impl Client {
         }
         let controller_id = connected.dw0() as u16;
         enable(&mut admin);
-        let mut io = Queue::open(address, ENTRIES, options);
-        let connected = io.connect(1, ENTRIES, controller_id, options);
+        let mut io = Queue::open(address, options.io_entries, options);
+        let connected = io.connect(1, options.io_entries, controller_id, options);
         if !connected.status().is_success() {
             return Err(connected.status());
         }

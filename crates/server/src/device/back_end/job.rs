@@ -39,6 +39,8 @@ pub(super) struct Job {
     buffer: Option<IoBuffer>,
     /// Whether a Flush is the outstanding command.
     is_flushing: bool,
+    /// Whether a command of it was lost with its connection.
+    was_lost: bool,
 }
 
 /// The next step of a job.
@@ -61,7 +63,18 @@ impl Job {
             DeviceOp::WriteZeroes => (Work::WriteZeroes, None),
         };
         let DeviceIo { tag, offset, length, .. } = io;
-        Job { tag, submitted: now, work, offset, length, cursor: 0, piece: 0, buffer, is_flushing: false }
+        Job {
+            tag,
+            submitted: now,
+            work,
+            offset,
+            length,
+            cursor: 0,
+            piece: 0,
+            buffer,
+            is_flushing: false,
+            was_lost: false,
+        }
     }
 
     /// The next command, under the identifier `id`.
@@ -133,7 +146,12 @@ impl Job {
         self.cursor += self.piece;
     }
 
-    /// The command of the last step was not sent; it comes again.
+    /// Whether a lost command of it goes again: the first one does.
+    pub(super) fn may_go_again(&mut self) -> bool {
+        !std::mem::replace(&mut self.was_lost, true)
+    }
+
+    /// The command of the last step was not sent, or was lost; it comes again.
     pub(super) fn on_refused(&mut self, buffer: Option<IoBuffer>) {
         self.is_flushing = false;
         self.keep(buffer);

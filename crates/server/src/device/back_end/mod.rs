@@ -12,12 +12,18 @@
 //! sent with Force Unit Access, and Write Zeroes is followed by a Flush before it is answered. A Flush of a host goes to the other target as well: there may
 //! be other paths to the namespace.
 //!
-//! Elsewhere: connections and time limits are in `worker`; whether the namespace is still the same is in `found`; an IO as commands is in `job`.
+//! Elsewhere: connections and time limits are in `worker`; taking the namespace over, and away from others, is in `fencing` and, by its rules, `fence`; whether the namespace is still the same is in `found`; an IO as commands is in `job`.
 
+mod fence;
+mod fencing;
 mod found;
 mod job;
+#[cfg(test)]
+mod tests;
 mod worker;
 
+pub(crate) use fence::{GENERATION_MAX, Generation, Refused as FenceRefused};
+pub(crate) use fencing::{FenceHandle, Holding};
 pub(crate) use worker::PATH_LOST;
 
 use super::erase::{BYTES_PER_HOLE_BYTE, BYTES_PER_WRITTEN_BYTE};
@@ -28,8 +34,10 @@ use found::Found;
 use job::Job;
 use reactor::{IoBuffer, Reactor, Token, Waker};
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use units::{Bytes, Instant};
+use worker::Started;
 
 /// A message to the worker.
 enum ToWorker {
@@ -37,6 +45,9 @@ enum ToWorker {
     Attach(Waker),
     /// An IO.
     Do(Job),
+    /// The next wait of its event loop fails.
+    #[cfg(test)]
+    BreakDown(io::Error),
 }
 
 /// A connected namespace that is on no pipeline yet.
@@ -44,6 +55,8 @@ pub(super) struct OpenBackEnd {
     link: Link,
     ended: Receiver<DeviceDone>,
     found: Found,
+    /// Of a fenced device.
+    pub(super) fence: Option<Arc<FenceHandle>>,
 }
 
 /// The way to the worker. The worker ends with it.
@@ -54,11 +67,12 @@ struct Link {
 }
 
 impl Link {
-    /// Whether the worker will get it.
-    fn send(&self, message: ToWorker) -> bool {
-        let is_sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(message).is_ok());
+    /// Returns the message if there is no worker any more.
+    fn send(&self, message: ToWorker) -> Result<(), ToWorker> {
+        let Some(jobs) = &self.jobs else { return Err(message) };
+        jobs.send(message).map_err(|SendError(message)| message)?;
         self.worker.wake();
-        is_sent
+        Ok(())
     }
 }
 
@@ -80,8 +94,9 @@ impl OpenBackEnd {
         };
         let (jobs, inbox) = channel();
         let (outbox, ended) = channel();
-        let (found, worker) = worker::spawn(name, config, inbox, outbox).map_err(failed)?;
-        Ok(OpenBackEnd { link: Link { jobs: Some(jobs), worker }, ended, found })
+        let started = worker::spawn(name, config, inbox, outbox).map_err(failed)?;
+        let Started { found, waker: worker, fence } = started;
+        Ok(OpenBackEnd { link: Link { jobs: Some(jobs), worker }, ended, found, fence: fence.map(Arc::new) })
     }
 
     /// Its size.
@@ -101,8 +116,9 @@ impl OpenBackEnd {
 
     /// Gives it to the pipeline of `reactor`.
     pub(super) fn start(self, reactor: &Reactor) -> BackEndDevice {
-        let OpenBackEnd { link, ended, found } = self;
-        link.send(ToWorker::Attach(reactor.waker()));
+        let OpenBackEnd { link, ended, found, .. } = self;
+        // Without a worker every IO fails.
+        let _ = link.send(ToWorker::Attach(reactor.waker()));
         BackEndDevice { link, ended, has_write_zeroes: found.has_write_zeroes, done: Vec::new() }
     }
 }
@@ -129,8 +145,9 @@ impl Device for BackEndDevice {
     }
 
     fn submit(&mut self, now: Instant, _reactor: &mut Reactor, io: DeviceIo) {
-        let is_sent = self.link.send(ToWorker::Do(Job::new(now, io)));
-        assert!(is_sent, "the thread of a back-end ends only after its device");
+        if let Err(ToWorker::Do(job)) = self.link.send(ToWorker::Do(Job::new(now, io))) {
+            self.done.push(job.end(now, Err(io::Error::from_raw_os_error(libc::ENODEV))));
+        }
     }
 
     fn on_disk(&mut self, _: Instant, _: Token, tag: u64, _: io::Result<()>, _: Option<IoBuffer>) {
