@@ -9,7 +9,8 @@
 //! the die's *debt*; copying pays it off. A factor between 0 and 2 keeps the number of free blocks `f` near
 //! `free_low + ½`: `m = 1 + (free_low + ½ − f) / 2`. With an on/off threshold instead, all dies would collect
 //! at the same time, and the bandwidth would oscillate. A drive with a *reserve* keeps a part of its spare space
-//! erased: host writes pay nothing until it is used up, and a die that has nothing else to do refills it.
+//! erased: host writes pay nothing until it is used up, and a die that has nothing else to do refills it. A drive that collects *in rounds*
+//! waits until a die is short of free blocks, and then collects one on every die.
 
 use crate::flash::{Flash, OpenBlock, Unit, UnitOrigin, Victim};
 use crate::geometry::{PhysicalSlot, SLOTS_PER_PAGE};
@@ -182,13 +183,22 @@ impl Flash {
 
     /// The factor `m` of the module documentation, in fixed point.
     fn pace(&self, die: u32) -> i64 {
+        let wanted = i64::from(self.geometry.free_low) * ONE + ONE / 2;
+        (ONE + (wanted - self.free(die)) / 2).clamp(0, 2 * ONE)
+    }
+
+    /// Whether `die` is short of free blocks where all dies collect in rounds.
+    pub(crate) fn needs_round(&self, die: u32) -> bool {
+        self.free(die) < i64::from(self.geometry.free_low) * ONE
+    }
+
+    /// Free blocks of `die` with what is left of those in use, in fixed point.
+    fn free(&self, die: u32) -> i64 {
         let space = &self.space[die as usize];
         let share = |slots: u32| i64::from(slots) * ONE / i64::from(self.geometry.block_slots);
-        let free = space.free.len() as i64 * ONE
+        space.free.len() as i64 * ONE
             + share(space.host.map_or(0, |open| open.left()))
             + share(space.copies.map_or(0, |open| open.left()))
-            + share(space.victim.map_or(0, |victim| victim.scanned));
-        let wanted = i64::from(self.geometry.free_low) * ONE + ONE / 2;
-        (ONE + (wanted - free) / 2).clamp(0, 2 * ONE)
+            + share(space.victim.map_or(0, |victim| victim.scanned))
     }
 }

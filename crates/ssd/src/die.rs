@@ -12,6 +12,8 @@
 //!            └─► the suspended operation, resumed                 ┘
 //! ```
 //!
+//! With collection in rounds, a die that is in a round collects one block before it does anything else, whatever waits.
+//!
 //! Order of background work: the suspended operation; units of copies; collection if it is urgent or owed;
 //! units of the host; refilling the reserve, if no read waits; and, while the device is idle, folding the SLC cache and refilling
 //! the free blocks.
@@ -42,6 +44,8 @@ pub(crate) struct Dies {
     /// Whether the host has been quiet long enough for work that can wait.
     pub(crate) idle: bool,
     pub(crate) suspensions: u64,
+    /// Number of rounds of collection that have begun.
+    pub(crate) rounds: u64,
     dies: Vec<Die>,
     /// When each channel is free again.
     channels: Vec<Instant>,
@@ -92,6 +96,8 @@ struct Die {
     host_units: VecDeque<Unit>,
     copy_units: VecDeque<Unit>,
     debt: Debt,
+    /// The last round that this die has done its part of.
+    round: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -179,6 +185,7 @@ impl Die {
             host_units: VecDeque::new(),
             copy_units: VecDeque::new(),
             debt: Debt::default(),
+            round: 0,
         }
     }
 
@@ -205,6 +212,7 @@ impl Dies {
             reads: Slab::new(),
             idle: false,
             suspensions: 0,
+            rounds: 0,
             flash,
         }
     }
@@ -313,6 +321,7 @@ impl Dies {
             }
             Work::Erase => {
                 self.flash.on_erased(die);
+                self.dies[die as usize].round = self.rounds;
                 Ended::Erase
             }
         };
@@ -346,6 +355,10 @@ impl Dies {
         if !matches!(state.activity, Activity::Idle) {
             return;
         }
+        if state.round != self.rounds && self.collect_for_round(now, die, events) {
+            return;
+        }
+        let state = &mut self.dies[die as usize];
         if state.has_reads() && state.reads_in_row < self.timing.reads_between_slices {
             state.reads_in_row += 1;
             return self.start_read(now, die, events);
@@ -381,10 +394,7 @@ impl Dies {
             self.start_unit(now, die, unit, events);
             return true;
         }
-        let owed = state.debt.is_owed();
-        let free = self.flash.space[die as usize].free.len();
-        let urgent = free <= self.timing.free_hard;
-        if (urgent || owed) && self.collect(now, die, false, events) {
+        if self.must_collect(die) && self.begin_collection(now, die, events) {
             return true;
         }
         let state = &mut self.dies[die as usize];
@@ -399,6 +409,49 @@ impl Dies {
         self.idle
             && (self.collect(now, die, true, events)
                 || self.flash.lacks_free_blocks(die) && self.collect(now, die, false, events))
+    }
+
+    /// Whether a die collects before it programs more of the host's data.
+    fn must_collect(&self, die: u32) -> bool {
+        if self.timing.collects_in_rounds {
+            return self.flash.needs_round(die);
+        }
+        let is_urgent = self.flash.space[die as usize].free.len() <= self.timing.free_hard;
+        is_urgent || self.dies[die as usize].debt.is_owed()
+    }
+
+    /// Takes the next step of collection, or begins a round of all dies. Returns `false` if there is no victim.
+    fn begin_collection(&mut self, now: Instant, die: u32, events: &mut EventQueue) -> bool {
+        if !self.timing.collects_in_rounds {
+            return self.collect(now, die, false, events);
+        }
+        if self.flash.victim(die, false).is_none() {
+            return false;
+        }
+        self.rounds += 1;
+        let began = self.collect_for_round(now, die, events);
+        for other in (0..self.count()).filter(|other| *other != die) {
+            self.start_next(now, other, events);
+        }
+        began
+    }
+
+    /// The next step of this die's part of the round. Returns `false` once that is done.
+    fn collect_for_round(&mut self, now: Instant, die: u32, events: &mut EventQueue) -> bool {
+        let state = &mut self.dies[die as usize];
+        if state.long.is_some() {
+            self.run_long(now, die, events);
+            return true;
+        }
+        if let Some(unit) = state.copy_units.pop_front() {
+            self.start_unit(now, die, unit, events);
+            return true;
+        }
+        if self.collect(now, die, false, events) {
+            return true;
+        }
+        self.dies[die as usize].round = self.rounds;
+        false
     }
 
     fn start_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut EventQueue) {
@@ -447,6 +500,9 @@ impl Dies {
         let Some(suspend) = self.timing.suspend else { return };
         let state = &mut self.dies[die as usize];
         let Some(operation) = &mut state.long else { return };
+        if state.round != self.rounds {
+            return;
+        }
         if operation.suspensions >= suspend.most || suspend.host_only && operation.work.is_collection() {
             return;
         }

@@ -24,6 +24,7 @@ pub(crate) struct Timing {
     pub(crate) suspend: Option<Suspend>,
     pub(crate) reads_between_slices: u32,
     pub(crate) free_hard: usize,
+    pub(crate) collects_in_rounds: bool,
 }
 
 /// Suspension of a program or erase for reads.
@@ -77,6 +78,7 @@ impl Timing {
             }),
             reads_between_slices: profile.flash.reads_between_slices,
             free_hard: profile.collection.free_hard as usize,
+            collects_in_rounds: profile.collection.in_rounds,
         }
     }
 

@@ -72,6 +72,8 @@ enum With {
     Reserve,
     /// Garbage collection that reads cannot pass
     HoldsReads,
+    /// Garbage collection on all dies at once, with nothing else meanwhile
+    Rounds,
     /// A mapping that is partly in memory
     Mapping,
 }
@@ -81,6 +83,7 @@ impl With {
         let inside = match self {
             With::Reserve => Inside::Reserve,
             With::HoldsReads => Inside::HoldsReads,
+            With::Rounds => Inside::Rounds,
             With::Mapping => Inside::Mapping,
         };
         inside.is_in(&Case::of(seed).profile)

@@ -68,18 +68,21 @@ pub enum Inside {
     Reserve,
     /// Garbage collection that reads cannot pass.
     HoldsReads,
+    /// Garbage collection on all dies at once, with nothing else meanwhile.
+    Rounds,
     /// A mapping that is partly in memory.
     Mapping,
 }
 
 impl Inside {
-    const ALL: [Inside; 3] = [Inside::Reserve, Inside::HoldsReads, Inside::Mapping];
+    const ALL: [Inside; 4] = [Inside::Reserve, Inside::HoldsReads, Inside::Rounds, Inside::Mapping];
 
     /// Whether the SSD has it.
     pub fn is_in(self, profile: &Profile) -> bool {
         match self {
             Inside::Reserve => profile.collection.reserve.is_some(),
             Inside::HoldsReads => profile.collection.holds_reads,
+            Inside::Rounds => profile.collection.in_rounds,
             Inside::Mapping => profile.mapping.is_some(),
         }
     }
@@ -88,6 +91,7 @@ impl Inside {
         match self {
             Inside::Reserve => "with a reserve",
             Inside::HoldsReads => "holds reads",
+            Inside::Rounds => "collects in rounds",
             Inside::Mapping => "part of the mapping",
         }
     }

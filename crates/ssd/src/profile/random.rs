@@ -14,7 +14,7 @@
 //! | `fast` | Optane, Z-NAND | 2.2–3 GB/s, 450–700 k | 6–14 µs | 30–120 µs | – |
 //!
 //! Some have what a scheduler does not see: a reserve of erased blocks (20 to 60 % of the spare space, one drive in four that is not `fast`), collection
-//! that holds reads (one in four of those that suspend programs), and a mapping of which 20 to 80 % is in memory (two in five of `sata`
+//! that holds reads (one in four of those that suspend programs) or runs on all dies in rounds (one in eight that is not `fast`), and a mapping of which 20 to 80 % is in memory (two in five of `sata`
 //! and `consumer`). They come from dice of their own, so a seed draws the same drive with and without them.
 //!
 //! Holds: every seed gives a drive that passes [`Profile::check`] (`every_random_drive_can_be_made`).
@@ -243,7 +243,13 @@ fn draw(class: Class, seed: u64, dice: &mut Dice) -> Profile {
             capacity: Bytes((dice.one_of(&[4, 8, 12, 16, 24, 32]) * MIB).max(stripe.div_ceil(MIB) * 4 * MIB)),
             power_loss_protection: class != Class::Consumer,
         },
-        collection: CollectionProfile { free_low: 3, free_hard: 1, reserve: None, holds_reads: false },
+        collection: CollectionProfile {
+            free_low: 3,
+            free_hard: 1,
+            reserve: None,
+            holds_reads: false,
+            in_rounds: false,
+        },
         mapping: None,
         slc: SlcProfile {
             blocks_per_die: slc_blocks,
@@ -275,7 +281,7 @@ fn draw(class: Class, seed: u64, dice: &mut Dice) -> Profile {
     profile
 }
 
-/// Draws what a scheduler does not see: reserve, collection that holds reads, and the part of the mapping in memory.
+/// Draws what a scheduler does not see: reserve, collection that holds reads or runs in rounds, and the part of the mapping in memory.
 fn draw_insides(class: Class, profile: &mut Profile, dice: &mut Dice) {
     let [has_reserve, holds_reads, has_part_of_mapping] = [25, 25, 40].map(|percent| dice.percent(percent));
     let geometry = &profile.geometry;
@@ -293,6 +299,7 @@ fn draw_insides(class: Class, profile: &mut Profile, dice: &mut Dice) {
         profile.mapping =
             Some(MappingProfile { cached: Bytes(cached * MIB), page: Bytes(dice.one_of(&[1, 2, 4]) * MIB) });
     }
+    profile.collection.in_rounds = dice.percent(12) && class != Class::Fast;
 }
 
 /// The data sheet's figures of such a drive, as constants of a scheduler.
@@ -344,6 +351,7 @@ mod tests {
         let counts = [
             count(|profile| profile.collection.reserve.is_some()),
             count(|profile| profile.collection.holds_reads),
+            count(|profile| profile.collection.in_rounds),
             count(|profile| profile.mapping.is_some()),
         ];
         assert!(counts.iter().all(|count| (25..150).contains(count)), "{counts:?} of 400");

@@ -1,6 +1,6 @@
 //! What holds for every workload: small devices under random commands; the mapping is checked afterwards.
 
-use crate::small::{consumer_profile, finish, hasty_profile, limited_profile, profile};
+use crate::small::{consumer_profile, finish, hasty_profile, limited_profile, profile, rounds_profile};
 use proptest::prelude::*;
 use ssd::{Command, CommandKind, Completion, Condition, Image, Profile, Ssd};
 use std::sync::LazyLock;
@@ -15,6 +15,7 @@ static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {
         image(&consumer_profile(), Condition::Fragmented),
         image(&hasty_profile(), Condition::Fragmented),
         image(&limited_profile(), Condition::Fragmented),
+        image(&rounds_profile(), Condition::Fragmented),
         image(&profile(), Condition::Fragmented).overwritten(&[(Bytes::kib(16), 2), (Bytes::kib(4), 1)], 1),
     ]
 });

@@ -53,6 +53,13 @@ pub(crate) fn limited_profile() -> Profile {
     profile
 }
 
+/// The small device, which collects in rounds.
+pub(crate) fn rounds_profile() -> Profile {
+    let mut profile = profile();
+    profile.collection.in_rounds = true;
+    profile
+}
+
 /// Advances time until nothing is outstanding.
 ///
 /// # Panics

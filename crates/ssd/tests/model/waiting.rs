@@ -110,6 +110,39 @@ fn collection_holds_reads_where_the_profile_says_so() {
 }
 
 #[test]
+fn nothing_ends_for_a_while_where_all_dies_collect_at_once() {
+    /// Longest time in which no read ends, with reads of one slot every 100 µs and a write for every eighth of them; and slots copied.
+    fn longest(change: impl FnOnce(&mut Profile)) -> (Nanos, u64) {
+        let mut profile = Profile { variation: ssd::VariationProfile::default(), ..profile() };
+        change(&mut profile);
+        let mut ssd = Ssd::new(&profile, Condition::Fragmented, 0);
+        let (mut last, mut longest) = (Instant::ZERO, Nanos::ZERO);
+        for n in 0..40_000_u32 {
+            let now = Instant(u64::from(n) * 100_000);
+            ssd.advance(now, &mut |done| {
+                if done.tag % 8 != 0 {
+                    longest = longest.max(done.at.since(last));
+                    last = done.at;
+                }
+            });
+            let kind = if n % 8 == 0 { CommandKind::Write } else { CommandKind::Read };
+            ssd.submit(now, Command { tag: n.into(), kind, slot: n * 7919 % ssd.slots(), slots: 1 });
+        }
+        (longest, ssd.counters().copied_slots)
+    }
+    let [(rounds, copied), (held, copied_alone)] = [
+        longest(|profile| profile.collection.in_rounds = true),
+        longest(|profile| profile.collection.holds_reads = true),
+    ];
+    assert!(
+        copied > copied_alone / 2 && copied < copied_alone * 2,
+        "{copied} and {copied_alone} slots are copied"
+    );
+    let program = profile().flash.program;
+    assert!(rounds > Nanos(program.0 * 4) && rounds > Nanos(held.0 * 3), "{rounds} and {held}");
+}
+
+#[test]
 fn a_read_whose_mapping_is_not_in_memory_senses_it_first() {
     let time = |mapping: Option<ssd::MappingProfile>, slots: [u32; 3]| {
         let mut ssd = even(|profile| profile.mapping = mapping);
