@@ -11,11 +11,12 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 unset CARGO_TARGET_DIR GIMBAL_DIST
 
+# One copy for both builds, as the files may change meanwhile: those under version control, with changes that are not committed.
+git ls-files -z --cached --others --exclude-standard | tar -c --null -T - --ignore-failed-read -f "$scratch/source.tar"
+
 for folder in one another-folder; do
 	mkdir "$scratch/$folder"
-	# What is under version control, with changes that are not committed.
-	git ls-files -z --cached --others --exclude-standard | tar -c --null -T - --ignore-failed-read |
-		tar -x -C "$scratch/$folder"
+	tar -x -f "$scratch/source.tar" -C "$scratch/$folder"
 	make -C "$scratch/$folder" deb >"$scratch/$folder.log" 2>&1 || {
 		tail -n 40 "$scratch/$folder.log" >&2
 		exit 1
