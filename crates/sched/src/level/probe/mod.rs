@@ -519,10 +519,8 @@ impl Probe {
         let middle = usize::midpoint(self.windows.first().unwrap_or(0), all.len());
         let late = &all[middle.min(all.len().saturating_sub(LEAST))..];
         let counted = self.steady().unwrap_or(late);
-        let is_clean = |window: &&Window| window.others <= window.span / OTHERS_MOST;
-        let are_clean = counted.iter().filter(is_clean).count() >= LEAST / 2;
         let Window { span, guessed, others, written, found, arrived } =
-            Window::sum(counted.iter().filter(|window| !are_clean || is_clean(window)));
+            clean(counted).unwrap_or_else(|| Window::sum(counted));
         // Others' work counts as it was charged. They ask for little; if not, the probe says nothing.
         let most = span / OTHERS_TOO_MANY;
         // Data that the buffer takes says nothing of the cost of writes.
@@ -542,6 +540,17 @@ impl Probe {
         let is_paced = !self.extra.fills() && self.is_paced(found, arrived);
         Some(Found { took: Took::exactly(nanos), guessed, absorbed, is_paced })
     }
+}
+
+/// The sum of the windows in which others had little; `None` if those are too few, or the pauses of an SSD whose others had much whenever
+/// it served anything.
+fn clean(counted: &[Window]) -> Option<Window> {
+    let are_clean = || counted.iter().filter(|window| window.others <= window.span / OTHERS_MOST);
+    let number = are_clean().count();
+    let [clean, all] = [Window::sum(are_clean()), Window::sum(counted)];
+    let is_like_all =
+        u128::from(clean.guessed) * counted.len() as u128 * 2 >= u128::from(all.guessed) * number as u128;
+    (number >= LEAST / 2 && is_like_all).then_some(clean)
 }
 
 #[cfg(test)]

@@ -327,6 +327,16 @@ fn windows_that_others_had_do_not_count_if_there_are_others() {
 }
 
 #[test]
+fn pauses_of_the_ssd_are_not_all_that_counts_beside_others() {
+    let busy = Window { span: WINDOW.0, guessed: 5_000_000, others: WINDOW.0 / 4, ..Window::default() };
+    let pause = Window { span: WINDOW.0, guessed: 10_000, ..Window::default() };
+    assert_eq!(clean(&[busy, pause, busy, pause, busy, pause]).map(|window| window.guessed), None);
+    let alone = Window { others: 0, ..busy };
+    let found = clean(&[busy, alone, busy, alone, pause]).expect("others were away for a while");
+    assert_eq!((found.span, found.guessed), (WINDOW.0 * 3, 10_010_000));
+}
+
+#[test]
 fn a_probe_beside_much_else_says_nothing_and_is_soon_over() {
     let mut probe = Probe::new(Instant::ZERO, Kind::default(), Nanos::ZERO, 0, ALONE);
     let mut now = 0;
