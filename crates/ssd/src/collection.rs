@@ -10,7 +10,7 @@
 //! `free_low + ½`: `m = 1 + (free_low + ½ − f) / 2`. With an on/off threshold instead, all dies would collect
 //! at the same time, and the bandwidth would oscillate. A drive with a *reserve* keeps a part of its spare space
 //! erased: host writes pay nothing until it is used up, and a die that has nothing else to do refills it. A drive that collects *in rounds*
-//! waits until a die is short of free blocks, and then collects one on every die.
+//! waits until a die is short of free blocks, and then collects on every die until that has gained one.
 
 use crate::flash::{Flash, OpenBlock, Unit, UnitOrigin, Victim};
 use crate::geometry::{PhysicalSlot, SLOTS_PER_PAGE};
@@ -190,6 +190,11 @@ impl Flash {
     /// Whether `die` is short of free blocks where all dies collect in rounds.
     pub(crate) fn needs_round(&self, die: u32) -> bool {
         self.free(die) < i64::from(self.geometry.free_low) * ONE
+    }
+
+    /// Whether `die` has enough free blocks for a round to end.
+    pub(crate) fn has_gained(&self, die: u32) -> bool {
+        self.free(die) >= (i64::from(self.geometry.free_low) + 1) * ONE
     }
 
     /// Free blocks of `die` with what is left of those in use, in fixed point.

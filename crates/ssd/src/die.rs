@@ -12,7 +12,7 @@
 //!            └─► the suspended operation, resumed                 ┘
 //! ```
 //!
-//! With collection in rounds, a die that is in a round collects one block before it does anything else, whatever waits.
+//! With collection in rounds, a die that is in a round first collects blocks until it has gained one, whatever waits.
 //!
 //! Order of background work: the suspended operation; units of copies; collection if it is urgent or owed;
 //! units of the host; refilling the reserve, if no read waits; and, while the device is idle, folding the SLC cache and refilling
@@ -36,6 +36,8 @@ use std::collections::VecDeque;
 use units::{Instant, Nanos};
 
 const NO_READ: u32 = u32::MAX;
+/// The most blocks that a die erases in a round.
+const ROUND_MOST: u32 = 8;
 
 /// The dies, their channels, and the flash translation layer whose work they carry out.
 pub(crate) struct Dies {
@@ -96,8 +98,9 @@ struct Die {
     host_units: VecDeque<Unit>,
     copy_units: VecDeque<Unit>,
     debt: Debt,
-    /// The last round that this die has done its part of.
+    /// The last round that this die has done its part of, and the blocks that it has erased for the next one.
     round: u64,
+    erased: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -186,6 +189,7 @@ impl Die {
             copy_units: VecDeque::new(),
             debt: Debt::default(),
             round: 0,
+            erased: 0,
         }
     }
 
@@ -321,7 +325,7 @@ impl Dies {
             }
             Work::Erase => {
                 self.flash.on_erased(die);
-                self.dies[die as usize].round = self.rounds;
+                self.end_part_of_round(die);
                 Ended::Erase
             }
         };
@@ -450,8 +454,21 @@ impl Dies {
         if self.collect(now, die, false, events) {
             return true;
         }
-        self.dies[die as usize].round = self.rounds;
+        let state = &mut self.dies[die as usize];
+        (state.round, state.erased) = (self.rounds, 0);
         false
+    }
+
+    /// Ends this die's part of the round if an erase has given it what it needs, or as many have as may.
+    fn end_part_of_round(&mut self, die: u32) {
+        let state = &mut self.dies[die as usize];
+        if state.round == self.rounds {
+            return;
+        }
+        state.erased += 1;
+        if state.erased == ROUND_MOST || self.flash.has_gained(die) {
+            (state.round, state.erased) = (self.rounds, 0);
+        }
     }
 
     fn start_unit(&mut self, now: Instant, die: u32, unit: Unit, events: &mut EventQueue) {

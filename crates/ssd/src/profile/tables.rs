@@ -185,7 +185,7 @@ pub struct CollectionProfile {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub holds_reads: bool,
     /// Whether all dies collect at once, in *rounds*, as drives do that erase a block of each die together: when a die has no more than
-    /// `free_low` free blocks, every die collects a block and does nothing else meanwhile. Otherwise each collects by itself, in
+    /// `free_low` free blocks, every die collects until it has one more, and does nothing else meanwhile. Otherwise each collects by itself, in
     /// steps between which it serves reads.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_rounds: bool,
