@@ -15,6 +15,9 @@
 //!   them are in flight;
 //! - anything that writes: until completions have become slower, because the buffer is full, or many times the buffer is written.
 //!
+//! An SSD that collects garbage on all its parts at once serves nothing meanwhile, for tens of milliseconds. Where there are such pauses, whole
+//! cycles count, from the end of one to the end of another: otherwise it would be chance how many pauses are among the windows.
+//!
 //! A kind of work with few tenants may have too few IOs to keep the SSD busy by itself, where all tenants together have
 //! enough. So its probe goes on with half of the IOs in flight, or as near to that as it gets. From both times follow
 //! the bounds of the time with as many IOs as if all busy tenants did this kind of work (`took`).
@@ -43,7 +46,8 @@
 //!        waited for (`a_probe_waits_for_ios_that_come_seldom`); IOs on the network are not in the SSD
 //!        (`ios_on_their_way_to_the_host_and_back_are_missing_in_the_ssd`); the price depends neither on the pace of
 //!        applications that leave the SSD idle (`tenants_that_leave_the_ssd_idle_bound_their_price`), nor on the data
-//!        that the buffer takes (`what_the_buffer_takes_is_no_price`); reads are priced as with all IOs
+//!        that the buffer takes (`what_the_buffer_takes_is_no_price`), nor on the pauses of the SSD that a probe happens to see
+//!        (`an_ssd_that_pauses_is_priced_by_whole_cycles`); reads are priced as with all IOs
 //!        (`extra_reads_make_up_for_tenants_that_do_something_else`, `extra_reads_go_on_when_the_tenants_are_gone`),
 //!        and no more are in flight than that, or than is bounded (`extra_reads_are_bounded`).
 
@@ -92,6 +96,8 @@ const QUIET_MOST: Nanos = Nanos::millis(5);
 const LEAST: usize = 4;
 /// Least number of windows of anything that writes: a buffer empties in bursts.
 const LEAST_WRITING: usize = 16;
+/// Cycles that are enough of an SSD that pauses again and again.
+const CYCLES: usize = 3;
 /// The largest buffer that SSDs have, bytes.
 const BUFFER_MAX: u64 = 32 << 20;
 /// After this many bytes written, a buffer that still fills makes little difference.
@@ -388,7 +394,7 @@ impl Probe {
             }
             return Step::Continue;
         }
-        if self.steady().is_none() && !is_late {
+        if !self.is_enough() && !is_late {
             return Step::Continue;
         }
         if self.deep.is_some() || !self.needs_half() {
@@ -405,6 +411,14 @@ impl Probe {
         self.latencies = Latencies::default();
         (self.in_flight, self.of_kind, self.own) = ([0; 2], 0, [0; 2]);
         Step::Limit(Bytes(sum / completions.max(1) / 2))
+    }
+
+    /// Whether the windows that count say what more of them would.
+    fn is_enough(&self) -> bool {
+        match self.windows.cycles() {
+            Some((windows, cycles)) => cycles >= CYCLES && windows.len() >= LEAST,
+            None => self.steady().is_some(),
+        }
     }
 
     /// The windows that count, if they are steady.
@@ -464,10 +478,14 @@ impl Probe {
         }
     }
 
-    /// Whether more IOs than there are might get more from the SSD. Writes fill the buffer, and then some are enough.
+    /// Whether more IOs than there are might get more from the SSD. Writes fill the buffer, and then some are enough; and of an SSD that
+    /// pauses, both parts of the probe would be too short.
     fn needs_half(&self) -> bool {
         let [all, own] = self.tenants;
-        all > own && (!self.kind.is_written() || self.has_few()) && !self.extra.fills()
+        all > own
+            && (!self.kind.is_written() || self.has_few())
+            && !self.extra.fills()
+            && (self.deep.is_some() || self.windows.cycles().is_none())
     }
 
     /// Whether there are so few IOs of the kind that all of them often wait for the same part of the SSD.
@@ -518,7 +536,10 @@ impl Probe {
         // Windows that are not steady in the longest probe are measured all the same, as late as possible.
         let middle = usize::midpoint(self.windows.first().unwrap_or(0), all.len());
         let late = &all[middle.min(all.len().saturating_sub(LEAST))..];
-        let counted = self.steady().unwrap_or(late);
+        let counted = match self.windows.cycles() {
+            Some((windows, _)) if windows.len() >= LEAST => windows,
+            _ => self.steady().unwrap_or(late),
+        };
         let Window { span, guessed, others, written, found, arrived } =
             clean(counted).unwrap_or_else(|| Window::sum(counted));
         // Others' work counts as it was charged. They ask for little; if not, the probe says nothing.

@@ -91,6 +91,37 @@ fn writes_that_are_always_as_fast_are_measured_at_any_rate() {
     }
 }
 
+/// An SSD that takes 10 µs for a write, and pauses for two fifths of the time, whenever the probe begins.
+#[test]
+fn an_ssd_that_pauses_is_priced_by_whole_cycles() {
+    // The longer a cycle, the fewer are in a probe.
+    for (cycle, differs) in [(40, 1_000), (75, 1_000), (100, 1_500), (150, 3_000)] {
+        let cycle = Nanos::millis(cycle);
+        let pause = cycle.0 * 2 / 5;
+        for begins in (0..10).map(|tenth| cycle.0 * tenth / 10) {
+            let mut probe = Probe::new(Instant::ZERO, Kind::of(1, 0, 65_536), Nanos::ZERO, 0, ALONE);
+            let write = Io { length: Bytes::kib(64), ..io(IoKind::Write) };
+            let mut now = 0;
+            loop {
+                let at = (now + begins) % cycle.0;
+                now += if at < pause { pause - at } else { 10_000 };
+                if now >= LONGEST.0
+                    || probe.on_completion(Instant(now), true, false, &write, TAKES, Bytes(1000)) == Step::End
+                {
+                    break;
+                }
+            }
+            let Found { took, guessed, .. } = probe.result().expect("enough was seen");
+            let price = took.likely * guess(IoKind::Write, write.length) / guessed;
+            // 10 µs in three fifths of the time.
+            assert!(
+                price.abs_diff(16_667) < differs,
+                "{price} ns, cycles of {cycle}, begun after {begins} ns"
+            );
+        }
+    }
+}
+
 /// Findings for one tenant of four: the likely time of an IO and the most. The SSD takes `time` for one, given the
 /// number in flight. A few IOs cannot be halved: `fewer` of eight are in flight then, and the latency of every other
 /// one is one of `latencies`.

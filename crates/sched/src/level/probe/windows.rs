@@ -18,6 +18,8 @@ pub(super) const OTHERS_TOO_MANY: u64 = 3;
 pub(super) const CROWDED: usize = 8;
 /// The part of the rate, one in this number, by which two equally fast spans may differ.
 const STEADY: u64 = 33;
+/// A window is a pause of the SSD if its rate is less than one part in this number of the highest.
+const PAUSED: u64 = 2;
 
 /// Completions of a span: guesses of the kind's IOs, charges of all others', bytes written by the kind.
 #[derive(Clone, Copy, Debug, Default)]
@@ -166,6 +168,23 @@ impl Windows {
             windows.len() >= least && early.abs_diff(late) <= late / STEADY
         };
         [counted, &counted[counted.len() / 2..]].into_iter().find(is_steady)
+    }
+
+    /// What counts of an SSD that pauses: whole cycles, from the end of one pause to the end of another, and their number; or, if those
+    /// are less than half of it, all. `None` if there was no pause.
+    pub(super) fn cycles(&self) -> Option<(&[Window], usize)> {
+        // The pause that ended what does not count begins the first cycle.
+        let counted = &self.all()[self.first?.saturating_sub(1)..];
+        let highest = counted.iter().map(Window::rate).max()?;
+        let is_pause = |window: &Window| window.rate() < highest / PAUSED;
+        // Windows after which a pause is over.
+        let ends = || {
+            let pairs = counted.iter().zip(counted.iter().skip(1)).enumerate();
+            pairs.filter(|(_, (one, next))| is_pause(one) && !is_pause(next)).map(|(at, _)| at + 1)
+        };
+        let cycles = &counted[ends().next()?..ends().last()?];
+        let is_most = Window::sum(cycles).span * 2 >= Window::sum(counted).span;
+        Some(if is_most { (cycles, ends().count() - 1) } else { (counted, 0) })
     }
 
     /// Fills all windows with `window`.
