@@ -207,15 +207,31 @@ fn run_alone(
     load: &Load,
     observer: &mut dyn Observer,
 ) -> Result<JobResult, BenchError> {
+    let (job, options) = alone(job, &load.options);
+    let span = options.ramp + options.runtime.expect("a job alone has one");
+    observer.on_phase(Phase::Alone { job: number, span });
+    let load = Load { options, ..load.clone() };
+    let Outcome { mut results, fatal, .. } = run_together(vec![(number, job)], &load, observer)?;
+    match fatal {
+        Some(error) => Err(error),
+        None => Ok(results.pop().expect("one job has one result")),
+    }
+}
+
+/// A job as it runs alone, and the options of that run: it is measured for as long as it would be beside the others, after the longer
+/// of the two ramps.
+fn alone(job: &Job, options: &Options) -> (Job, Options) {
     let own = || job.stop.map(|stop| stop.saturating_sub(job.start + job.ramp));
-    let runtime = load.options.runtime.or_else(own).unwrap_or(Nanos::secs(10));
-    observer.on_phase(Phase::Alone { job: number, span: load.options.ramp + runtime });
+    let runtime = options.runtime.or_else(own).unwrap_or(Nanos::secs(10));
+    let options =
+        Options { runtime: Some(runtime), ramp: options.ramp.max(job.ramp), threads: 1, ..options.clone() };
     let pacing = match job.pacing {
         Pacing::Timed(_) => Pacing::Closed,
         other => other,
     };
     let job = Job {
         start: Nanos::ZERO,
+        ramp: Nanos::ZERO,
         stop: None,
         time_based: true,
         pacing,
@@ -223,15 +239,7 @@ fn run_alone(
         latency_target: None,
         ..job.clone()
     };
-    let load = Load {
-        options: Options { runtime: Some(runtime), threads: 1, ..load.options.clone() },
-        ..load.clone()
-    };
-    let Outcome { mut results, fatal, .. } = run_together(vec![(number, job)], &load, observer)?;
-    match fatal {
-        Some(error) => Err(error),
-        None => Ok(results.pop().expect("one job has one result")),
-    }
+    (job, options)
 }
 
 /// The messages from a thread to the caller's thread.
@@ -372,5 +380,22 @@ fn attend(
                 is_stopped,
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_alone_is_measured_after_its_ramp_for_as_long_as_beside_others() {
+        let [start, ramp, runtime] = [3, 5, 4].map(Nanos::secs);
+        let job = Job { start, ramp, stop: Some(start + ramp + runtime), ..Job::named("a") };
+        let (job, options) = alone(&job, &Options { runtime: None, ..Options::default() });
+        assert_eq!((job.start, job.ramp, job.stop), (Nanos::ZERO, Nanos::ZERO, None));
+        assert_eq!((options.ramp, options.runtime), (ramp, Some(runtime)));
+        let asked = Options { ramp: Nanos::secs(6), runtime: Some(Nanos::secs(1)), ..Options::default() };
+        let (_, options) = alone(&Job { ramp, ..job }, &asked);
+        assert_eq!((options.ramp, options.runtime), (Nanos::secs(6), Some(Nanos::secs(1))));
     }
 }
