@@ -182,7 +182,7 @@ impl Windows {
             let pairs = counted.iter().zip(counted.iter().skip(1)).enumerate();
             pairs.filter(|(_, (one, next))| is_pause(one) && !is_pause(next)).map(|(at, _)| at + 1)
         };
-        let cycles = &counted[ends().next()?..ends().last()?];
+        let cycles = &counted[ends().next()?..ends().next_back()?];
         let is_most = Window::sum(cycles).span * 2 >= Window::sum(counted).span;
         Some(if is_most { (cycles, ends().count() - 1) } else { (counted, 0) })
     }
