@@ -170,7 +170,7 @@ impl Windows {
         [counted, &counted[counted.len() / 2..]].into_iter().find(is_steady)
     }
 
-    /// What counts of an SSD that pauses: whole cycles, from the end of one pause to the end of another, and their number; or, if those
+    /// The windows that count of an SSD that pauses: whole cycles, from the end of one pause to the end of another, and their number; or, if those
     /// are less than half of it, all. `None` if there was no pause.
     pub(super) fn cycles(&self) -> Option<(&[Window], usize)> {
         // The pause that ended what does not count begins the first cycle.
