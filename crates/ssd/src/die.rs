@@ -389,13 +389,7 @@ impl Dies {
 
     /// Starts the background work with the highest priority. Returns `false` if there is none.
     fn start_background(&mut self, now: Instant, die: u32, events: &mut EventQueue) -> bool {
-        let state = &mut self.dies[die as usize];
-        if state.long.is_some() {
-            self.run_long(now, die, events);
-            return true;
-        }
-        if let Some(unit) = state.copy_units.pop_front() {
-            self.start_unit(now, die, unit, events);
+        if self.go_on(now, die, events) {
             return true;
         }
         if self.must_collect(die) && self.begin_collection(now, die, events) {
@@ -413,6 +407,21 @@ impl Dies {
         self.idle
             && (self.collect(now, die, true, events)
                 || self.flash.lacks_free_blocks(die) && self.collect(now, die, false, events))
+    }
+
+    /// Goes on with the suspended operation, or with copies that have been read. Returns `false` if there are none.
+    #[inline]
+    fn go_on(&mut self, now: Instant, die: u32, events: &mut EventQueue) -> bool {
+        let state = &mut self.dies[die as usize];
+        if state.long.is_some() {
+            self.run_long(now, die, events);
+            return true;
+        }
+        if let Some(unit) = state.copy_units.pop_front() {
+            self.start_unit(now, die, unit, events);
+            return true;
+        }
+        false
     }
 
     /// Whether a die collects before it programs more of the host's data.
@@ -442,13 +451,7 @@ impl Dies {
 
     /// The next step of this die's part of the round. Returns `false` once that is done.
     fn collect_for_round(&mut self, now: Instant, die: u32, events: &mut EventQueue) -> bool {
-        let state = &mut self.dies[die as usize];
-        if state.long.is_some() {
-            self.run_long(now, die, events);
-            return true;
-        }
-        if let Some(unit) = state.copy_units.pop_front() {
-            self.start_unit(now, die, unit, events);
+        if self.go_on(now, die, events) {
             return true;
         }
         if self.collect(now, die, false, events) {
