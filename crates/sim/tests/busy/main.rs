@@ -9,10 +9,12 @@ use units::{Bytes, Instant, Nanos};
 
 const ALL: Bytes = Bytes(u64::MAX);
 
-/// Random drives with caches that last long enough. They are scaled down so far that their caches last for hundredths
+/// Random drives with caches that last long enough, whose dies do not collect in rounds: a round empties a cache that is exhausted, so
+/// such busy periods last a quarter of a second or less on some. They are scaled down so far that their caches last for hundredths
 /// of a second: these have sixteen times as much cache, and flash.
 fn consumers(count: usize) -> impl Iterator<Item = (u64, Profile)> {
-    let consumers = drives().filter(|(_, profile)| profile.slc.blocks_per_die > 0);
+    let consumers =
+        drives().filter(|(_, profile)| profile.slc.blocks_per_die > 0 && !profile.collection.in_rounds);
     consumers.take(count).map(|(seed, mut profile)| {
         let geometry = &mut profile.geometry;
         geometry.capacity = Bytes(geometry.capacity.get() * 4);
@@ -121,13 +123,13 @@ fn found(drives: usize, seeds: u64, [precision, recall, error]: [f64; 3]) {
 
 #[test]
 fn exhausted_caches_are_found() {
-    found(3, 1, [0.9, 0.55, 0.8]);
+    found(2, 1, [0.9, 0.85, 0.8]);
 }
 
 #[test]
 #[ignore = "minutes: more drives and seeds"]
 fn exhausted_caches_are_found_on_many_drives() {
-    found(4, 3, [0.6, 0.55, 0.8]);
+    found(4, 3, [0.6, 0.85, 1.4]);
 }
 
 /// Hosts that change every second or so, on a drive without a cache or a reserve: the share of time in which it is said to be slow.
