@@ -310,8 +310,10 @@ impl Probe {
             Outcome::Failed => self.extra.fail(),
             // That of an earlier probe says nothing.
             Outcome::Success { latency } if latency <= self.lasts(now) && !self.is_draining => {
-                self.windows.open().guessed += guess(IoKind::Read, read.length);
-                return self.on_time(now);
+                let window = self.windows.open();
+                window.guessed += guess(IoKind::Read, read.length);
+                window.ios += 1;
+                return self.on_time(now, false);
             }
             Outcome::Success { .. } => {}
         }
@@ -349,6 +351,7 @@ impl Probe {
             self.own = [self.own[0] + u64::from(io.mark.0), self.own[1] + 1];
             let window = self.windows.open();
             window.guessed += guess(io.kind, io.length);
+            window.ios += 1;
             if io.kind == IoKind::Read {
                 self.latencies.add(latency);
             }
@@ -358,20 +361,20 @@ impl Probe {
         }
         self.in_flight = [self.in_flight[0] + in_flight.0, self.in_flight[1] + 1];
         self.of_kind += of_kind.0;
-        self.on_time(now)
+        self.on_time(now, of_kind == Bytes::ZERO)
     }
 
     #[inline]
-    fn on_time(&mut self, now: Instant) -> Step {
+    fn on_time(&mut self, now: Instant, is_idle: bool) -> Step {
         match self.windows.over(now) {
             None => Step::Continue,
-            Some(span) => self.close_window(now, span),
+            Some(span) => self.close_window(now, span, is_idle),
         }
     }
 
     #[cold]
-    fn close_window(&mut self, now: Instant, span: Nanos) -> Step {
-        let Some(lately) = self.windows.close(now, span) else { return Step::End };
+    fn close_window(&mut self, now: Instant, span: Nanos, is_idle: bool) -> Step {
+        let Some(lately) = self.windows.close(now, span, is_idle) else { return Step::End };
         if self.windows.is_crowded() {
             return Step::End;
         }
@@ -540,7 +543,7 @@ impl Probe {
             Some((windows, _)) if windows.len() >= LEAST => windows,
             _ => self.steady().unwrap_or(late),
         };
-        let Window { span, guessed, others, written, found, arrived } =
+        let Window { span, guessed, others, written, found, arrived, .. } =
             clean(counted).unwrap_or_else(|| Window::sum(counted));
         // Others' work counts as it was charged. They ask for little; if not, the probe says nothing.
         let most = span / OTHERS_TOO_MANY;

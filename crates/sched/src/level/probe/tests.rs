@@ -2,7 +2,7 @@
 
 extern crate std;
 use super::extra::EXTRA_MOST;
-use super::windows::{CROWDED, WINDOW};
+use super::windows::{CROWDED, WINDOW, Windows};
 use super::*;
 use crate::{IoId, IoKind, Mark, Priority};
 use units::TenantId;
@@ -355,6 +355,30 @@ fn windows_that_others_had_do_not_count_if_there_are_others() {
     let found = probe.result().expect("there was enough to see");
     let read = found.took.likely * guess(IoKind::Read, Bytes::kib(4)) / found.guessed;
     assert!((9_900..10_100).contains(&read), "a read takes 10 µs, not {read} ns");
+}
+
+/// The whole cycles that are found in windows with this many IOs of 10 µs, this much work of others, and a tenant with IOs in flight or not.
+fn cycles(windows: &[(u64, Nanos, bool)]) -> Option<usize> {
+    let mut all = Windows::new(Instant::ZERO, 0);
+    all.count_from_now();
+    for ((ios, others, is_idle), number) in windows.iter().zip(1..) {
+        let open = all.open();
+        (open.guessed, open.ios, open.others) = (ios * 10_000, *ios, others.0);
+        all.close(Instant(number * WINDOW.0), WINDOW, *is_idle);
+    }
+    all.cycles().map(|(_, cycles)| cycles)
+}
+
+#[test]
+fn a_pause_is_not_the_tenants_nor_others_nor_chance() {
+    let none = Nanos::ZERO;
+    let of = |busy, pause| cycles(&[busy, busy, pause, pause, busy].repeat(5));
+    assert_eq!(of((1000, none, false), (10, none, false)), Some(4), "the SSD pauses");
+    assert_eq!(of((1000, none, false), (10, none, true)), None, "the tenant has nothing to do");
+    assert_eq!(of((1000, none, false), (10, WINDOW, false)), None, "others are served");
+    // Almost all of the window is others', and the rate of the rest means nothing.
+    assert_eq!(of((1000, none, false), (1000, WINDOW, false)), None, "others are served meanwhile");
+    assert_eq!(of((4, none, false), (1, none, false)), None, "few IOs end in a window");
 }
 
 #[test]

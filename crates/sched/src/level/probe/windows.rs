@@ -20,17 +20,22 @@ pub(super) const CROWDED: usize = 8;
 const STEADY: u64 = 33;
 /// A window is a pause of the SSD if its rate is less than one part in this number of the highest.
 const PAUSED: u64 = 2;
+/// IOs that the fastest window has at least if others are to be pauses: with fewer, chance makes windows so different.
+const ENOUGH: u64 = 8;
 
-/// Completions of a span: guesses of the kind's IOs, charges of all others', bytes written by the kind.
+/// Completions of a span: guesses of the kind's IOs, charges of all others', bytes written by the kind, number of the kind's IOs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Window {
     pub(super) span: u64,
     pub(super) guessed: u64,
     pub(super) others: u64,
     pub(super) written: u64,
+    pub(super) ios: u64,
     /// Sum over the kind's IOs of their tenant's outstanding at arrival, and number of these IOs.
     pub(super) found: u64,
     pub(super) arrived: u64,
+    /// Whether nothing of the kind was in flight at its end.
+    pub(super) is_idle: bool,
 }
 
 impl Window {
@@ -47,8 +52,10 @@ impl Window {
             guessed: sum.guessed + window.guessed,
             others: sum.others + window.others,
             written: sum.written + window.written,
+            ios: sum.ios + window.ios,
             found: sum.found + window.found,
             arrived: sum.arrived + window.arrived,
+            is_idle: sum.is_idle || window.is_idle,
         })
     }
 }
@@ -103,13 +110,13 @@ impl Windows {
         (span >= WINDOW).then_some(span)
     }
 
-    /// Closes the open window. Returns the rate of the last ones; `None` if the probe has had all its windows.
-    pub(super) fn close(&mut self, now: Instant, span: Nanos) -> Option<u64> {
+    /// Closes the open window, at whose end nothing of the kind is in flight if it `is_idle`. Returns the rate of the last ones; `None` if the probe has had all its windows.
+    pub(super) fn close(&mut self, now: Instant, span: Nanos, is_idle: bool) -> Option<u64> {
         self.begun = now;
         if self.count == WINDOWS {
             return None;
         }
-        let window = Window { span: span.0, ..core::mem::take(&mut self.now) };
+        let window = Window { span: span.0, is_idle, ..core::mem::take(&mut self.now) };
         self.ended[self.count] = window;
         self.count += 1;
         self.written += window.written;
@@ -171,12 +178,20 @@ impl Windows {
     }
 
     /// The windows that count of an SSD that pauses: whole cycles, from the end of one pause to the end of another, and their number; or, if those
-    /// are less than half of it, all. `None` if there was no pause.
+    /// are less than half of it, all. `None` if there was no pause: the SSD pauses when the kind's IOs are in flight and others' work does not explain
+    /// that they do not end.
     pub(super) fn cycles(&self) -> Option<(&[Window], usize)> {
         // The pause that ended what does not count begins the first cycle.
         let counted = &self.all()[self.first?.saturating_sub(1)..];
-        let highest = counted.iter().map(Window::rate).max()?;
-        let is_pause = |window: &Window| window.rate() < highest / PAUSED;
+        let is_own = |window: &&Window| window.others < window.span / OTHERS_TOO_MANY;
+        let highest = counted.iter().filter(is_own).max_by_key(|window| window.rate())?;
+        let all = Window::sum(counted);
+        let has_enough =
+            u128::from(highest.guessed) * u128::from(all.ios) >= u128::from(all.guessed) * u128::from(ENOUGH);
+        if all.is_idle || !has_enough {
+            return None;
+        }
+        let is_pause = |window: &Window| is_own(&window) && window.rate() < highest.rate() / PAUSED;
         // Windows after which a pause is over.
         let ends = || {
             let pairs = counted.iter().zip(counted.iter().skip(1)).enumerate();
