@@ -9,7 +9,8 @@
 //!
 //! Holds: a tenant that asks for little is not busy, however many others are
 //!        (`a_tenant_that_asks_for_little_is_not_busy`), and however many IOs it has outstanding
-//!        (`a_tenant_whose_ios_come_at_random_is_not_busy`); a busy tenant whose turn has not come stays busy
+//!        (`a_tenant_whose_ios_come_at_random_is_not_busy`) or how long the SSD has paused
+//!        (`a_tenant_that_waits_for_an_ssd_that_pauses_is_not_busy`); a busy tenant whose turn has not come stays busy
 //!        (`a_busy_tenant_that_waits_for_its_turn_is_busy`).
 
 use super::closed_loop::ClosedLoop;
@@ -25,9 +26,12 @@ const BUSY: [u128; 2] = [3, 4];
 /// Outstanding IOs on average, in halves, below which a tenant asks for little.
 const OUTSTANDING: u64 = 5;
 /// A tenant is busy from the second period in a row in which it seems to be, until the fifth in a row in which it does not.
-const SEEMS: u8 = 3;
-const SEEMED: u8 = 4;
-const SEEMED_MOST: u8 = 8;
+const SEEMS: i8 = 3;
+const SEEMED: i8 = 4;
+const SEEMED_MOST: i8 = 8;
+/// One that has long asked for less than its share is busy from the sixth period on: an SSD may pause for 100 ms, and as long as that and the
+/// backlog last, any tenant's IOs wait.
+const SEEMED_LEAST: i8 = -12;
 /// Maximum number of periods for which a busy tenant that is not served still counts as busy. After that its IOs may hang.
 const UNSERVED_MOST: u8 = 40;
 /// A kind's share may exceed the fair one by one part in this number.
@@ -49,8 +53,8 @@ struct Book {
     emptied: u64,
     /// The judged period in which it was last found busy.
     busy_in: u64,
-    /// Number of the last judged periods in which it seemed to be busy.
-    seemed: u8,
+    /// Number of the last judged periods in which it seemed to be busy, less those in which it did not.
+    seemed: i8,
     /// Periods in a row in which it was busy and not served.
     unserved: u8,
     known: bool,
@@ -222,10 +226,11 @@ impl Books {
                 let has_its_part = u128::from(book.served) * u128::from(weights) * BUSY[1] >= fair * BUSY[0];
                 let seems_busy =
                     (has_its_part || book.is_deep()) && (book.waits() || book.outstanding.is_closed());
+                let least = if has_its_part { book.seemed.min(0) } else { SEEMED_LEAST };
                 book.seemed = if seems_busy {
                     (book.seemed + SEEMS).min(SEEMED_MOST)
                 } else {
-                    book.seemed.saturating_sub(1)
+                    (book.seemed - 1).max(least)
                 };
                 book.busy_in = if book.seemed >= SEEMED { judged } else { 0 };
             }
@@ -319,6 +324,25 @@ mod tests {
             test.serve(2, SERVED, 1, &[30, 31, 30, 31, 30, 31]);
         });
         assert_eq!(busy, [true, false, true]);
+    }
+
+    #[test]
+    fn a_tenant_that_waits_for_an_ssd_that_pauses_is_not_busy() {
+        let mut test = Test::new(2);
+        // All wait in a pause, and then the first has more than its part until its backlog is gone.
+        let mut period = |served, found: &[usize]| {
+            test.serve(0, SERVED, 1, &[7; 10]);
+            test.serve(1, served, 1, found);
+            test.books.on_period(true);
+            (0..2).map(|id| test.books.is_busy(TenantId(id))).collect::<std::vec::Vec<_>>()
+        };
+        for _ in 0..20 {
+            period(Bytes(300), &[0, 1, 0, 2, 1, 0, 1, 2, 0, 3]);
+        }
+        for waits in 1..=5 {
+            assert_eq!(period(SERVED, &[20; 10]), [true, false], "{waits} periods");
+        }
+        assert_eq!(period(SERVED, &[20; 10]), [true, true], "it goes on");
     }
 
     #[test]
