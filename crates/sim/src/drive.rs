@@ -8,7 +8,7 @@
 //! Holds: every command completes, before or after a change (the checkers of a run), and after a change the drive is as
 //!        fast as one that was always in the new state (`tests/changing.rs`).
 
-use ssd::{Command, Completion, Image, Ssd};
+use ssd::{Command, Completion, Image, Ssd, Waits};
 use std::slice;
 use units::{Bytes, Instant};
 
@@ -60,6 +60,15 @@ impl<'w> Drive<'w> {
         } else {
             self.ssd.submit(now, command);
         }
+    }
+
+    /// Submits a read whose parts [`Drive::followed`] tells.
+    pub(crate) fn submit_followed(&mut self, now: Instant, command: Command) {
+        self.ssd.submit_followed(now, command);
+    }
+
+    pub(crate) fn followed(&mut self) -> Vec<(u64, Waits)> {
+        self.ssd.followed()
     }
 
     /// Runs all events up to and including `until`, and changes the drive if that is due and no command is left.

@@ -7,6 +7,7 @@ use crate::auxiliary::{Auxiliary, Stored};
 use crate::checkers::{Checkers, Violation};
 use crate::client::Client;
 use crate::drive::{Change, Drive};
+use crate::followed::{Followed, ReadTime};
 use crate::host::{Host, hosts};
 use crate::queue::EventQueue;
 use crate::results::{Results, Tally, TenantResults};
@@ -49,7 +50,26 @@ pub fn run_changing(
     Engine::new(world, policy, Drive::new(image, changes), &[]).run()
 }
 
-/// The same under an operator who changes schedulers, and hosts that take IOs back.
+/// The same on an SSD that does not change, without an auxiliary store. Also returns the parts of the time of each read of one slot of
+/// `tenant` that was answered in the measured time.
+///
+/// # Panics
+/// The world has an auxiliary store: it serves reads, too, and knows no parts.
+pub fn run_following(
+    world: &World,
+    policy: Box<dyn Policy>,
+    image: &Image,
+    tenant: TenantId,
+) -> Result<(Results, Vec<ReadTime>), Violation> {
+    assert!(world.auxiliary.is_none(), "reads are only followed into an SSD");
+    let mut engine = Engine::new(world, policy, Drive::new(image, &[]), &[]);
+    engine.followed = Some(Followed::new(tenant));
+    engine.run_to_end()?;
+    let times = engine.followed.take().map(|followed| followed.times).unwrap_or_default();
+    Ok((engine.into_results(), times))
+}
+
+/// Runs a world under an operator who changes schedulers, and hosts that take IOs back.
 pub fn run_disturbed(
     world: &World,
     policy: Box<dyn Policy>,
@@ -101,6 +121,7 @@ struct Flight {
     request: Request,
     asked_at: Instant,
     sent_at: Instant,
+    arrived_at: Instant,
     submitted_at: Instant,
     completed_at: Instant,
     credit: Credit,
@@ -135,6 +156,8 @@ struct Engine<'w> {
     busy: Vec<(Instant, Option<BusyPeriod>)>,
     objectives: Vec<(Instant, TenantId, ObjectiveView)>,
     jitter: Xoshiro256PlusPlus,
+    /// The reads of a tenant, if they are followed.
+    followed: Option<Followed>,
 }
 
 impl<'w> Engine<'w> {
@@ -197,14 +220,23 @@ impl<'w> Engine<'w> {
             busy: Vec::new(),
             objectives: Vec::new(),
             jitter: random,
+            followed: None,
         }
     }
 
     fn run(mut self) -> Result<Results, Violation> {
+        self.run_to_end()?;
+        Ok(self.into_results())
+    }
+
+    fn run_to_end(&mut self) -> Result<(), Violation> {
         let mut completions = Vec::new();
         while let Some(at) = self.next_instant()? {
             self.now = at;
             self.ssd.advance(at, &mut |completion| completions.push(completion));
+            if let Some(followed) = &mut self.followed {
+                followed.in_ssd.extend(self.ssd.followed());
+            }
             for completion in completions.drain(..) {
                 if Station::is_extra(completion.tag) {
                     let latency = completion.at.since(self.station.began(completion.tag));
@@ -236,8 +268,11 @@ impl<'w> Engine<'w> {
             }
             self.decide()?;
         }
-        self.checkers.on_end(self.station.backlog())?;
-        Ok(Results {
+        self.checkers.on_end(self.station.backlog())
+    }
+
+    fn into_results(self) -> Results {
+        Results {
             tenants: self.tenants,
             duration: self.world.duration,
             interval: self.world.interval,
@@ -248,7 +283,7 @@ impl<'w> Engine<'w> {
             busy: self.busy,
             objectives: self.objectives,
             windows: self.hosts.into_iter().map(Host::into_windows).collect(),
-        })
+        }
     }
 
     /// The time of the earliest event; `None` at the end of the run.
@@ -312,6 +347,7 @@ impl<'w> Engine<'w> {
                 request,
                 asked_at: waiting.asked_at,
                 sent_at: self.now,
+                arrived_at: self.now,
                 submitted_at: self.now,
                 completed_at: self.now,
                 credit: Credit(0),
@@ -348,8 +384,8 @@ impl<'w> Engine<'w> {
         let io = self.flight(id).io;
         self.checkers.on_arrived(&io)?;
         let ticket = self.station.arrive(self.now, io);
-        self.flights[id.0 as usize].as_mut().expect("it is on its way").queued =
-            Some((ticket, self.arrivals));
+        let flight = self.flights[id.0 as usize].as_mut().expect("it is on its way");
+        (flight.arrived_at, flight.queued) = (self.now, Some((ticket, self.arrivals)));
         self.arrivals += 1;
         Ok(())
     }
@@ -422,7 +458,14 @@ impl<'w> Engine<'w> {
                     if self.auxiliary.is_some() {
                         self.pass_stage(io.id, kind, (slot, slots))?;
                     } else {
-                        self.ssd.submit(self.now, Command { tag: io.id.0, kind, slot, slots });
+                        let command = Command { tag: io.id.0, kind, slot, slots };
+                        let is_followed =
+                            self.followed.as_ref().is_some_and(|followed| followed.tenant == io.tenant);
+                        if is_followed && kind == CommandKind::Read && slots == 1 {
+                            self.ssd.submit_followed(self.now, command);
+                        } else {
+                            self.ssd.submit(self.now, command);
+                        }
                     }
                 }
                 Action::Read(read) => self.ssd.submit(self.now, command(read)),
@@ -564,6 +607,7 @@ impl<'w> Engine<'w> {
     }
 
     fn record(&mut self, flight: &Flight) {
+        let ssd = self.followed.as_mut().and_then(|followed| followed.in_ssd.remove(&flight.io.id.0));
         let begin = Instant::ZERO + self.world.warm_up;
         if flight.is_withdrawn || self.now < begin || self.now >= self.world.end() {
             return;
@@ -577,6 +621,10 @@ impl<'w> Engine<'w> {
         };
         let device = flight.completed_at.since(flight.submitted_at);
         let network = self.now.since(flight.sent_at);
+        if let (Some(followed), Some(ssd)) = (&mut self.followed, ssd) {
+            let switch = flight.submitted_at.since(flight.arrived_at);
+            followed.times.push(ReadTime { whole: network, switch, ssd });
+        }
         tally.add(Tally {
             ios: 1,
             bytes: flight.io.length,

@@ -20,6 +20,7 @@ pub mod checkers;
 mod client;
 mod drive;
 mod engine;
+mod followed;
 mod host;
 mod io_cost;
 pub mod network;
@@ -31,7 +32,8 @@ pub mod world;
 
 pub use auxiliary::AuxiliaryChoice;
 pub use drive::Change;
-pub use engine::{Disturbance, command, run, run_changing, run_disturbed, run_on, run_with};
+pub use engine::{Disturbance, command, run, run_changing, run_disturbed, run_following, run_on, run_with};
+pub use followed::ReadTime;
 pub use io_cost::io_cost_model;
 pub use network::Network;
 pub use results::{Direction, Latencies, Point, Results, Tally, TenantResults, WindowPoint, Windows};

@@ -32,6 +32,7 @@ use crate::shortcut::Shortcut;
 use crate::slab::Slab;
 use crate::timing::Timing;
 use crate::variation::DieVariation;
+use crate::waits::{Followed, Part};
 use std::collections::VecDeque;
 use units::{Instant, Nanos};
 
@@ -53,6 +54,8 @@ pub(crate) struct Dies {
     channels: Vec<Instant>,
     pub(crate) timing: Timing,
     variation: DieVariation,
+    /// `None` as long as no read is followed.
+    pub(crate) followed: Option<Box<Followed>>,
     /// Indexed by shortcut.
     sources: Box<[Source; Shortcut::COUNT]>,
 }
@@ -104,7 +107,7 @@ struct Die {
 }
 
 #[derive(Clone, Copy)]
-enum Activity {
+pub(crate) enum Activity {
     Idle,
     Sensing {
         read: u32,
@@ -138,14 +141,14 @@ struct LongOperation {
 }
 
 #[derive(Clone, Copy)]
-enum Work {
+pub(crate) enum Work {
     Program(Unit),
     Erase,
 }
 
 impl Work {
     /// Whether it is garbage collection.
-    fn is_collection(&self) -> bool {
+    pub(crate) fn is_collection(&self) -> bool {
         !matches!(self, Work::Program(Unit { origin: UnitOrigin::Host { .. }, .. }))
     }
 }
@@ -217,6 +220,7 @@ impl Dies {
             idle: false,
             suspensions: 0,
             rounds: 0,
+            followed: None,
             flash,
         }
     }
@@ -257,6 +261,9 @@ impl Dies {
     /// Queues a read on its die.
     #[inline]
     pub(crate) fn on_read(&mut self, now: Instant, die: u32, read: u32, events: &mut EventQueue) {
+        if self.followed.is_some() {
+            self.follow(read, |followed, command| followed.queue(now, command, die));
+        }
         let state = &mut self.dies[die as usize];
         if state.first_read == NO_READ {
             state.first_read = read;
@@ -268,6 +275,28 @@ impl Dies {
             Activity::Idle => self.start_next(now, die, events),
             Activity::Running => self.ask_for_suspension(now, die, events),
             _ => {}
+        }
+    }
+
+    /// The followed reads, from now on if there were none.
+    pub(crate) fn followed(&mut self, now: Instant) -> &mut Followed {
+        if self.followed.is_none() {
+            let mut followed = Followed::new(self.count());
+            for (number, die) in (0..).zip(&self.dies) {
+                followed.turn(now, number, die.activity, die.long.as_ref().map(|long| &long.work));
+            }
+            self.followed = Some(Box::new(followed));
+        }
+        self.followed.as_mut().expect("it is there now")
+    }
+
+    /// Notes a step of a read for its command, if that is followed.
+    #[cold]
+    pub(crate) fn follow(&mut self, read: u32, note: impl FnOnce(&mut Followed, u32)) {
+        if let (Some(followed), Waiting::Command(command)) =
+            (&mut self.followed, self.reads.get(read).waiting)
+        {
+            note(followed, command);
         }
     }
 
@@ -287,13 +316,16 @@ impl Dies {
     pub(crate) fn on_step(&mut self, now: Instant, die: u32, events: &mut EventQueue) -> Ended {
         match self.dies[die as usize].activity {
             Activity::Sensing { read } => {
+                if self.followed.is_some() {
+                    self.follow(read, |followed, command| followed.pass(now, command, Part::Sensing));
+                }
                 let at = self.transfer(now, die, self.reads.get(read).slots);
-                self.begin(die, Activity::Delivering { read }, at, events);
+                self.begin(now, die, Activity::Delivering { read }, at, events);
                 Ended::Nothing
             }
             Activity::CopySensing { slots } => {
                 let at = self.transfer(now, die, slots);
-                self.begin(die, Activity::CopyDelivering, at, events);
+                self.begin(now, die, Activity::CopyDelivering, at, events);
                 Ended::Nothing
             }
             Activity::Loading { pages_left: 1 } => {
@@ -302,18 +334,18 @@ impl Dies {
             }
             Activity::Loading { pages_left } => {
                 let at = self.transfer(now, die, SLOTS_PER_PAGE);
-                self.begin(die, Activity::Loading { pages_left: pages_left - 1 }, at, events);
+                self.begin(now, die, Activity::Loading { pages_left: pages_left - 1 }, at, events);
                 Ended::Nothing
             }
-            Activity::Delivering { read } => self.end(die, Ended::Read(read)),
-            Activity::CopyDelivering | Activity::Suspending => self.end(die, Ended::Other),
-            Activity::Running => self.end_long(die),
+            Activity::Delivering { read } => self.end(now, die, Ended::Read(read)),
+            Activity::CopyDelivering | Activity::Suspending => self.end(now, die, Ended::Other),
+            Activity::Running => self.end_long(now, die),
             Activity::Idle => unreachable!("die {die} is idle, so no step of it can end"),
         }
     }
 
     /// The program or erase has ended.
-    fn end_long(&mut self, die: u32) -> Ended {
+    fn end_long(&mut self, now: Instant, die: u32) -> Ended {
         let operation = self.dies[die as usize].long.take().expect("a die that runs has a long operation");
         let ended = match operation.work {
             Work::Program(unit) => {
@@ -329,7 +361,7 @@ impl Dies {
                 Ended::Erase
             }
         };
-        self.end(die, ended)
+        self.end(now, die, ended)
     }
 
     /// The slice of a program or erase is over. Suspends it if a read waits.
@@ -349,7 +381,7 @@ impl Dies {
         state.reads_in_row = 0;
         state.generation = state.generation.wrapping_add(1);
         self.suspensions += 1;
-        self.begin(die, Activity::Suspending, now + suspend.overhead, events);
+        self.begin(now, die, Activity::Suspending, now + suspend.overhead, events);
     }
 
     /// Starts the die's next work, if it is idle.
@@ -383,8 +415,11 @@ impl Dies {
             unreachable!("a read of the controller's memory waits for die {die}")
         };
         state.first_read = next;
+        if self.followed.is_some() {
+            self.follow(read, |followed, command| followed.sense(now, command, die));
+        }
         let ends = now + Nanos(u64::from(sense)) + self.variation.retry();
-        self.begin(die, Activity::Sensing { read }, ends, events);
+        self.begin(now, die, Activity::Sensing { read }, ends, events);
     }
 
     /// Starts the background work with the highest priority. Returns `false` if there is none.
@@ -479,7 +514,7 @@ impl Dies {
         let time = self.variation.program(mean);
         self.dies[die as usize].long = Some(LongOperation::new(Work::Program(unit), time));
         let at = self.transfer(now, die, SLOTS_PER_PAGE);
-        self.begin(die, Activity::Loading { pages_left: unit.slots / SLOTS_PER_PAGE }, at, events);
+        self.begin(now, die, Activity::Loading { pages_left: unit.slots / SLOTS_PER_PAGE }, at, events);
     }
 
     /// One step of garbage collection, or with `fold` of emptying the SLC cache. Returns `false` if there is
@@ -492,7 +527,7 @@ impl Dies {
         match self.flash.collect_page(die, &mut state.debt, &mut state.copy_units) {
             Step::Copied { slots, page, slc } => {
                 let sense = Nanos(u64::from(self.timing.sense(page, slc)));
-                self.begin(die, Activity::CopySensing { slots }, now + sense, events);
+                self.begin(now, die, Activity::CopySensing { slots }, now + sense, events);
             }
             Step::Emptied => {
                 state.long = Some(LongOperation::new(Work::Erase, self.timing.erase));
@@ -508,7 +543,7 @@ impl Dies {
         let operation = state.long.as_mut().expect("a die runs the long operation that it has");
         operation.resumed = now;
         let ends = now + operation.left;
-        self.begin(die, Activity::Running, ends, events);
+        self.begin(now, die, Activity::Running, ends, events);
         if self.dies[die as usize].has_reads() {
             self.ask_for_suspension(now, die, events);
         }
@@ -534,9 +569,12 @@ impl Dies {
     }
 
     #[inline]
-    fn begin(&mut self, die: u32, activity: Activity, ends: Instant, events: &mut EventQueue) {
+    fn begin(&mut self, now: Instant, die: u32, activity: Activity, ends: Instant, events: &mut EventQueue) {
         let state = &mut self.dies[die as usize];
         state.activity = activity;
+        if let Some(followed) = &mut self.followed {
+            followed.turn(now, die, activity, state.long.as_ref().map(|long| &long.work));
+        }
         let event = match activity {
             Activity::Sensing { .. } | Activity::CopySensing { .. } => Event::Sensed { die },
             Activity::Delivering { .. } | Activity::CopyDelivering | Activity::Loading { .. } => {
@@ -550,8 +588,11 @@ impl Dies {
     }
 
     #[inline]
-    fn end(&mut self, die: u32, ended: Ended) -> Ended {
+    fn end(&mut self, now: Instant, die: u32, ended: Ended) -> Ended {
         self.dies[die as usize].activity = Activity::Idle;
+        if let Some(followed) = &mut self.followed {
+            followed.turn(now, die, Activity::Idle, None);
+        }
         ended
     }
 

@@ -49,6 +49,7 @@ mod ssd;
 mod stripe;
 mod timing;
 mod variation;
+mod waits;
 
 pub use command::{Command, CommandKind, Completion};
 pub use geometry::SLOT_BYTES;
@@ -59,3 +60,4 @@ pub use profile::{
     VariationProfile,
 };
 pub use ssd::{Counters, Ssd};
+pub use waits::{Part, Waits};

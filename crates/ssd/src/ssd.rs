@@ -11,7 +11,7 @@
 //!
 //! Holds: every command completes exactly once and not before its submission; the same commands at the same
 //!        instants give the same completions (both in `tests/model/properties.rs`).
-//! Elsewhere: the bound for the next completion is in `bound`, the dies in `die`, the serial stages in
+//! Elsewhere: the bound for the next completion is in `bound`, the parts of a read's time in `waits`, the dies in `die`, the serial stages in
 //!        `controller`, admission and flush in `buffer`, the mapping in `flash`.
 
 use crate::bound::LeastDelays;
@@ -25,6 +25,7 @@ use crate::image::{Condition, Image};
 use crate::mapping_cache::MappingCache;
 use crate::profile::Profile;
 use crate::slab::Slab;
+use crate::waits::{Part, Waits};
 use std::collections::VecDeque;
 use units::{Bytes, Instant, Nanos};
 
@@ -209,6 +210,32 @@ impl Ssd {
     /// # Panics
     /// If the slots are out of range, or `now` is earlier than an instant passed in before.
     pub fn submit(&mut self, now: Instant, command: Command) {
+        let number = self.accept(now, command);
+        self.start(now, number, command);
+    }
+
+    /// Submits a read of one slot, whose time is divided into parts for [`Ssd::followed`].
+    ///
+    /// # Panics
+    /// As [`Ssd::submit`], and if it is anything else.
+    pub fn submit_followed(&mut self, now: Instant, command: Command) {
+        assert!(
+            command.kind == CommandKind::Read && command.slots == 1,
+            "only a read of one slot waits for one thing after the other, not {command:?}"
+        );
+        let number = self.accept(now, command);
+        self.dies.followed(now).follow(now, number);
+        self.start(now, number, command);
+    }
+
+    /// Tag and parts of the followed reads that are complete, once.
+    pub fn followed(&mut self) -> Vec<(u64, Waits)> {
+        self.dies.followed.as_mut().map(|followed| followed.take()).unwrap_or_default()
+    }
+
+    /// The number of a command that has come.
+    #[inline]
+    fn accept(&mut self, now: Instant, command: Command) -> u32 {
         assert!(
             now >= self.now,
             "a command is submitted at {now:?}, before the device's current time {:?}",
@@ -228,7 +255,11 @@ impl Ssd {
                 );
             }
         }
-        let number = self.commands.insert(InFlight { command, left: command.slots, carried: Instant::ZERO });
+        self.commands.insert(InFlight { command, left: command.slots, carried: Instant::ZERO })
+    }
+
+    #[inline]
+    fn start(&mut self, now: Instant, number: u32, command: Command) {
         match command.kind {
             CommandKind::Read => {
                 if !self.firmware.limits_reads() || self.firmware.enter_read(number, command.slot) {
@@ -298,6 +329,9 @@ impl Ssd {
     fn on_read_issued(&mut self, now: Instant, read: u32) {
         if let Source::Unknown = self.dies.reads.get(read).source {
             self.look_up_small_reads();
+        }
+        if self.dies.followed.is_some() {
+            self.dies.follow(read, |followed, command| followed.pass(now, command, Part::Firmware));
         }
         match self.dies.reads.get(read).source {
             Source::Die { .. } if self.mapping.is_some() => self.read_mapped(now, read),
@@ -375,6 +409,9 @@ impl Ssd {
     /// The data of a read operation is in the controller: it crosses the link.
     #[inline]
     fn on_data_read(&mut self, now: Instant, read: u32) {
+        if self.dies.followed.is_some() {
+            self.dies.follow(read, |followed, command| followed.pass(now, command, Part::Channel));
+        }
         let FlashRead { waiting, slots, .. } = self.dies.reads.remove(read);
         let command = match waiting {
             Waiting::Command(command) => command,
@@ -396,6 +433,9 @@ impl Ssd {
         let Source::Die { die, .. } = self.dies.reads.get(read).source else {
             unreachable!("only a read of a die needs the mapping")
         };
+        if self.dies.followed.is_some() {
+            self.dies.follow(read, |followed, command| followed.pass(now, command, Part::Mapping));
+        }
         self.dies.on_read(now, die, read, &mut self.events);
     }
 
@@ -508,6 +548,9 @@ impl Ssd {
         let InFlight { command, .. } = self.commands.remove(number);
         self.completed += 1;
         self.outstanding -= 1;
+        if let Some(followed) = &mut self.dies.followed {
+            followed.complete(now, number, command.tag);
+        }
         if self.firmware.limits_reads() {
             self.on_place_free(now, command);
         }

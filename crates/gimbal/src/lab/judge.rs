@@ -3,8 +3,8 @@
 use super::progress::Bar;
 use crate::output;
 use ::lab::judge::{
-    self, Case, Inside, ObjectiveSummary, ObjectiveVerdict, Said, Summary, TailRow, TailSummary, TailVerdict,
-    Unit, Verdict,
+    self, Case, Inside, ObjectiveSummary, ObjectiveVerdict, PartRow, Said, Summary, TailRow, TailSummary,
+    TailVerdict, Unit, Verdict,
 };
 use ::lab::runner::Progress;
 use ::lab::scheduler::Scheduler;
@@ -248,6 +248,14 @@ fn tails(args: &Args, scheduler: Scheduler, seeds: &[u64], bar: &Bar) -> Result<
     for TailRow { what, median, p95, worst } in summary.rows {
         let numbers = [median, p95, worst].map(|number| Unit::Times.show(number));
         table.add_row([vec![what.to_owned(), summary.cases.to_string()], numbers.to_vec()].concat());
+    }
+    output::line(table)?;
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY);
+    table.set_header(["part of a light read's time", "p99", "p99.9", "the floor's p99"]);
+    for PartRow { part, p99, p999, floor_p99 } in summary.parts {
+        let shares = [p99, p999, floor_p99].map(|share| format!("{:.0} %", 100.0 * share));
+        table.add_row([vec![part.to_owned()], shares.to_vec()].concat());
     }
     output::line(table)?;
     verdicts.sort_unstable_by(|one, other| other.over_floor().total_cmp(&one.over_floor()));

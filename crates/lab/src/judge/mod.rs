@@ -25,20 +25,21 @@ pub use case::{Case, Group, Guest, Inside};
 pub use changing::{ChangingCase, ChangingReference, What};
 pub use objectives::{ObjectiveSummary, ObjectiveVerdict, Said};
 pub use summary::{Row, Summary, Unit};
-pub use tail::{Tail, TailRow, TailSummary, TailVerdict};
+pub use tail::{PartRow, Parts, Tail, TailRow, TailSummary, TailVerdict};
 pub use verdict::{NoneFigures, Verdict};
 
 use crate::runner::{Broken, Progress};
 use crate::scheduler::{NotCalibrated, Scheduler, Setup};
 use sched::{Calibration, Learnt};
 use serde::{Deserialize, Serialize};
-use sim::{Change, PolicyChoice, Results, World};
+use sim::checkers::Violation;
+use sim::{Change, PolicyChoice, ReadTime, Results, World};
 use ssd::Image;
 use std::num::NonZero;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use units::Nanos;
+use units::{Nanos, TenantId};
 
 /// Time under load before the measurement.
 pub const LEARN: Nanos = Nanos::secs(5);
@@ -263,11 +264,24 @@ fn run_changing(
     image: &Image,
     changes: &[Change],
 ) -> Result<Results, JudgeError> {
-    let broken = |violation| {
-        let (seed, label) = (case.seed, format!("case {}, {what}", case.seed));
-        JudgeError::Broken(Broken { label, seed, violation })
-    };
     let results =
         world.policy.build(image).and_then(|policy| sim::run_changing(world, policy, image, changes));
-    results.map_err(broken)
+    results.map_err(|violation| broken(case, what, violation))
+}
+
+/// Runs a world, and follows the reads of its last tenant.
+fn run_following_last(
+    case: &Case,
+    what: &str,
+    world: &World,
+    image: &Image,
+) -> Result<(Results, Vec<ReadTime>), JudgeError> {
+    let last = TenantId(world.tenants.len() as u32 - 1);
+    let results = world.policy.build(image).and_then(|policy| sim::run_following(world, policy, image, last));
+    results.map_err(|violation| broken(case, what, violation))
+}
+
+fn broken(case: &Case, what: &str, violation: Violation) -> JudgeError {
+    let (seed, label) = (case.seed, format!("case {}, {what}", case.seed));
+    JudgeError::Broken(Broken { label, seed, violation })
 }

@@ -5,18 +5,22 @@
 //! scheduler, where every other tenant asks for the bytes that the scheduler gave it, evenly in time: the reader's tail in that run
 //! is the *floor*. The scheduler is to blame for the rest.
 //!
-//! Holds: the floor is that of the scheduler's own run (`tests/judge_tails.rs`).
+//! Both are divided into parts: the time of each read is the sum of its waits, from the network to the SSD's link. The parts of a percentile
+//! are the means over the reads near it.
+//!
+//! Holds: the floor is that of the scheduler's own run, and the parts add up to about the percentile (`tests/judge_tails.rs`).
 
 use super::case::Case;
 use super::summary::at_rank;
-use super::{JudgeError, MEASURE, Reference, run, setup_of, verdict};
+use super::{JudgeError, MEASURE, Reference, run_following_last, setup_of, verdict};
 use crate::scheduler::Scheduler;
-use serde::Serialize;
-use sim::{Direction, Results, TenantSpec};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use sim::{Direction, ReadTime, Results, TenantSpec};
+use ssd::Part;
 use units::ByteRate;
 
 /// The tail in one case: latencies as the reader sees them, network included, unless they say that they are those of the SSD.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub struct TailVerdict {
     /// The seed of the case.
     pub case: u64,
@@ -31,7 +35,7 @@ pub struct TailVerdict {
 }
 
 /// Percentiles of the reads of a light reader, µs.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct Tail {
     /// The 99th.
     pub p99_us: f64,
@@ -41,10 +45,65 @@ pub struct Tail {
     pub in_ssd_p99_us: f64,
     /// The 99.9th of the time in the SSD.
     pub in_ssd_p999_us: f64,
+    /// The parts of the 99th.
+    pub p99_parts: Parts,
+    /// The parts of the 99.9th.
+    pub p999_parts: Parts,
+}
+
+/// The time of a light read by part, µs: the means over reads that took about as long.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts([f64; PARTS.len()]);
+
+/// A part of the time of a light read, in the order of its way.
+const PARTS: [(&str, fn(&ReadTime) -> u64); 10] = [
+    ("network", |read| read.network().0),
+    ("switch", |read| read.switch.0),
+    ("firmware", |read| read.ssd.part(Part::Firmware).0),
+    ("mapping", |read| read.ssd.part(Part::Mapping).0),
+    ("reads", |read| read.ssd.part(Part::Reads).0),
+    ("programs", |read| read.ssd.part(Part::Programs).0),
+    ("collection", |read| read.ssd.part(Part::Collection).0),
+    ("sensing", |read| read.ssd.part(Part::Sensing).0),
+    ("channel", |read| read.ssd.part(Part::Channel).0),
+    ("link", |read| read.ssd.part(Part::Link).0),
+];
+
+/// Half of the width of the part of all reads whose means are the parts of a percentile.
+const NEAR: f64 = 0.001;
+
+impl Parts {
+    /// Of the reads near this percentile; `times` are in order of length.
+    fn of(times: &[ReadTime], percentile: f64) -> Parts {
+        let at = |part: f64| (part.clamp(0.0, 1.0) * times.len() as f64) as usize;
+        let near = &times[at(percentile - NEAR).min(times.len().saturating_sub(1))..at(percentile + NEAR)];
+        let mean = |of: fn(&ReadTime) -> u64| {
+            near.iter().map(|read| of(read) as f64).sum::<f64>() / near.len().max(1) as f64 / 1e3
+        };
+        Parts(PARTS.map(|(_, of)| mean(of)))
+    }
+
+    /// Name and time of each part.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        PARTS.into_iter().map(|(name, _)| name).zip(self.0)
+    }
+
+    /// The sum.
+    pub fn all(&self) -> f64 {
+        self.0.iter().sum()
+    }
+}
+
+impl Serialize for Parts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(PARTS.len()))?;
+        self.iter().try_for_each(|(name, time)| map.serialize_entry(name, &time))?;
+        map.end()
+    }
 }
 
 /// One quantity over all cases with a light reader.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub struct TailRow {
     /// The quantity, a ratio.
     pub what: &'static str,
@@ -57,12 +116,27 @@ pub struct TailRow {
 }
 
 /// All quantities of the tails of many cases.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub struct TailSummary {
     /// Cases with a light reader.
     pub cases: usize,
     /// One row for each quantity; none without cases.
     pub rows: Vec<TailRow>,
+    /// One row for each part; none without cases.
+    pub parts: Vec<PartRow>,
+}
+
+/// One part of the tails over all cases with a light reader: its share of all parts, the mean over the cases.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct PartRow {
+    /// Its name.
+    pub part: &'static str,
+    /// Of the 99th percentile under the scheduler.
+    pub p99: f64,
+    /// Of the 99.9th.
+    pub p999: f64,
+    /// Of the floor's 99th.
+    pub floor_p99: f64,
 }
 
 /// Takes a quantity from a verdict.
@@ -85,7 +159,22 @@ impl TailSummary {
             let &worst = values.last()?;
             Some(TailRow { what, median: at_rank(&values, 0.5), p95: at_rank(&values, 0.95), worst })
         };
-        TailSummary { cases: verdicts.len(), rows: QUANTITIES.iter().filter_map(row).collect() }
+        let mean = |part: usize, of: fn(&TailVerdict) -> Parts| {
+            let shares = verdicts.iter().map(of).map(|parts| parts.0[part] / parts.all());
+            shares.sum::<f64>() / verdicts.len() as f64
+        };
+        let part = |(part, (name, _)): (usize, (&'static str, _))| PartRow {
+            part: name,
+            p99: mean(part, |verdict| verdict.judged.p99_parts),
+            p999: mean(part, |verdict| verdict.judged.p999_parts),
+            floor_p99: mean(part, |verdict| verdict.floor.p99_parts),
+        };
+        let parts = PARTS.into_iter().enumerate().map(part);
+        TailSummary {
+            cases: verdicts.len(),
+            rows: QUANTITIES.iter().filter_map(row).collect(),
+            parts: parts.filter(|_| !verdicts.is_empty()).collect(),
+        }
     }
 }
 
@@ -117,15 +206,20 @@ impl TailVerdict {
 }
 
 impl Tail {
-    fn of(light: &Direction) -> Tail {
+    /// The light reader is the last tenant, and `times` are those of its reads.
+    fn of((results, mut times): (Results, Vec<ReadTime>)) -> Tail {
+        let light: &Direction = &results.tenants.last().expect("a case has tenants").read;
         let [device, network] = [&light.latency.device, &light.latency.network]
             .map(|histogram| [0.99, 0.999].map(|part| histogram.value_at_quantile(part) as f64 / 1e3));
-        Tail { p99_us: network[0], p999_us: network[1], in_ssd_p99_us: device[0], in_ssd_p999_us: device[1] }
-    }
-
-    /// The light reader is the last tenant.
-    fn of_run(results: &Results) -> Tail {
-        Tail::of(&results.tenants.last().expect("a case has tenants").read)
+        times.sort_unstable_by_key(|read| read.whole);
+        Tail {
+            p99_us: network[0],
+            p999_us: network[1],
+            in_ssd_p99_us: device[0],
+            in_ssd_p999_us: device[1],
+            p99_parts: Parts::of(&times, 0.99),
+            p999_parts: Parts::of(&times, 0.999),
+        }
     }
 }
 
@@ -142,21 +236,21 @@ pub(super) fn judge_one(scheduler: Scheduler, seed: u64) -> Result<Option<TailVe
     let Reference { alone, none, gimbal_p99_us, .. } = Reference::of(&case)?;
     let case = case.paced(&alone);
     let image = case.image();
-    let judged = run(&case, scheduler.name(), &case.baseline(&setup), &image)?;
+    let judged = run_following_last(&case, scheduler.name(), &case.baseline(&setup), &image)?;
     let mut even = case.baseline(&setup_of(&case, Scheduler::NONE)?);
     for (tenant, spec) in even.tenants.iter_mut().enumerate().filter(|(_, spec)| is_other(spec)) {
-        let rate = verdict::rate(&judged, tenant, case.learn, case.learn + MEASURE);
+        let rate = verdict::rate(&judged.0, tenant, case.learn, case.learn + MEASURE);
         let is_there =
             spec.workload.bursts.map_or(1.0, |_| case.guest_is_there(case.learn, case.learn + MEASURE));
         spec.workload.rate_max = Some(ByteRate((rate / is_there).max(1.0) as u64));
     }
-    let floor = run(&case, "evenly", &even, &image)?;
+    let floor = run_following_last(&case, "evenly", &even, &image)?;
     let best = none.light_p99_us.into_iter().chain(gimbal_p99_us).reduce(f64::min);
     Ok(Some(TailVerdict {
         case: seed,
         what: case.to_line(),
-        judged: Tail::of_run(&judged),
-        floor: Tail::of_run(&floor),
+        judged: Tail::of(judged),
+        floor: Tail::of(floor),
         best_p99_us: best.expect("a case with a light reader has its latency under none"),
     }))
 }
