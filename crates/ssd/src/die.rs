@@ -262,7 +262,7 @@ impl Dies {
     #[inline]
     pub(crate) fn on_read(&mut self, now: Instant, die: u32, read: u32, events: &mut EventQueue) {
         if self.followed.is_some() {
-            self.follow(read, |followed, command| followed.queue(now, command, die));
+            self.note_queued(now, die, read);
         }
         let state = &mut self.dies[die as usize];
         if state.first_read == NO_READ {
@@ -290,13 +290,61 @@ impl Dies {
         self.followed.as_mut().expect("it is there now")
     }
 
-    /// Notes a step of a read for its command, if that is followed.
+    /// Notes that a read has had this part, if its command is followed.
     #[cold]
-    pub(crate) fn follow(&mut self, read: u32, note: impl FnOnce(&mut Followed, u32)) {
+    #[inline(never)]
+    pub(crate) fn note(&mut self, now: Instant, read: u32, part: Part) {
         if let (Some(followed), Waiting::Command(command)) =
             (&mut self.followed, self.reads.get(read).waiting)
         {
-            note(followed, command);
+            followed.pass(now, command, part);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_queued(&mut self, now: Instant, die: u32, read: u32) {
+        self.note(now, read, Part::Firmware);
+        if let (Some(followed), Waiting::Command(command)) =
+            (&mut self.followed, self.reads.get(read).waiting)
+        {
+            followed.queue(now, command, die);
+        }
+    }
+
+    /// Notes what the die does now, and what that means for the read that it serves.
+    #[cold]
+    #[inline(never)]
+    fn note_turn(&mut self, now: Instant, die: u32) {
+        let Some(followed) = &mut self.followed else { return };
+        let state = &self.dies[die as usize];
+        followed.turn(now, die, state.activity, state.long.as_ref().map(|long| &long.work));
+        match state.activity {
+            Activity::Sensing { read } => {
+                if let Waiting::Command(command) = self.reads.get(read).waiting {
+                    followed.sense(now, command, die);
+                }
+            }
+            Activity::Delivering { read } => self.note(now, read, Part::Sensing),
+            _ => {}
+        }
+    }
+
+    /// Notes that the die is idle, after this read if it was one.
+    #[cold]
+    #[inline(never)]
+    fn note_end(&mut self, now: Instant, die: u32, read: Option<u32>) {
+        if let Some(read) = read {
+            self.note(now, read, Part::Channel);
+        }
+        self.note_turn(now, die);
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_complete(&mut self, now: Instant, command: u32, tag: u64) {
+        if let Some(followed) = &mut self.followed {
+            followed.complete(now, command, tag);
         }
     }
 
@@ -316,9 +364,6 @@ impl Dies {
     pub(crate) fn on_step(&mut self, now: Instant, die: u32, events: &mut EventQueue) -> Ended {
         match self.dies[die as usize].activity {
             Activity::Sensing { read } => {
-                if self.followed.is_some() {
-                    self.follow(read, |followed, command| followed.pass(now, command, Part::Sensing));
-                }
                 let at = self.transfer(now, die, self.reads.get(read).slots);
                 self.begin(now, die, Activity::Delivering { read }, at, events);
                 Ended::Nothing
@@ -415,9 +460,6 @@ impl Dies {
             unreachable!("a read of the controller's memory waits for die {die}")
         };
         state.first_read = next;
-        if self.followed.is_some() {
-            self.follow(read, |followed, command| followed.sense(now, command, die));
-        }
         let ends = now + Nanos(u64::from(sense)) + self.variation.retry();
         self.begin(now, die, Activity::Sensing { read }, ends, events);
     }
@@ -572,9 +614,6 @@ impl Dies {
     fn begin(&mut self, now: Instant, die: u32, activity: Activity, ends: Instant, events: &mut EventQueue) {
         let state = &mut self.dies[die as usize];
         state.activity = activity;
-        if let Some(followed) = &mut self.followed {
-            followed.turn(now, die, activity, state.long.as_ref().map(|long| &long.work));
-        }
         let event = match activity {
             Activity::Sensing { .. } | Activity::CopySensing { .. } => Event::Sensed { die },
             Activity::Delivering { .. } | Activity::CopyDelivering | Activity::Loading { .. } => {
@@ -585,13 +624,17 @@ impl Dies {
             Activity::Idle => unreachable!("an idle die ({die}) has no end"),
         };
         events.push(ends, event);
+        if self.followed.is_some() {
+            self.note_turn(now, die);
+        }
     }
 
     #[inline]
     fn end(&mut self, now: Instant, die: u32, ended: Ended) -> Ended {
         self.dies[die as usize].activity = Activity::Idle;
-        if let Some(followed) = &mut self.followed {
-            followed.turn(now, die, Activity::Idle, None);
+        if self.followed.is_some() {
+            let read = if let Ended::Read(read) = ended { Some(read) } else { None };
+            self.note_end(now, die, read);
         }
         ended
     }

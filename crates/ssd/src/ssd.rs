@@ -234,7 +234,8 @@ impl Ssd {
     }
 
     /// The number of a command that has come.
-    #[inline]
+    // Always inlined, as is the next one: of their two callers one is the path of every command.
+    #[inline(always)]
     fn accept(&mut self, now: Instant, command: Command) -> u32 {
         assert!(
             now >= self.now,
@@ -258,7 +259,7 @@ impl Ssd {
         self.commands.insert(InFlight { command, left: command.slots, carried: Instant::ZERO })
     }
 
-    #[inline]
+    #[inline(always)]
     fn start(&mut self, now: Instant, number: u32, command: Command) {
         match command.kind {
             CommandKind::Read => {
@@ -330,13 +331,15 @@ impl Ssd {
         if let Source::Unknown = self.dies.reads.get(read).source {
             self.look_up_small_reads();
         }
-        if self.dies.followed.is_some() {
-            self.dies.follow(read, |followed, command| followed.pass(now, command, Part::Firmware));
-        }
         match self.dies.reads.get(read).source {
             Source::Die { .. } if self.mapping.is_some() => self.read_mapped(now, read),
             Source::Die { die, .. } => self.dies.on_read(now, die, read, &mut self.events),
-            Source::Controller => self.on_data_read(now, read),
+            Source::Controller => {
+                if self.dies.followed.is_some() {
+                    self.dies.note(now, read, Part::Firmware);
+                }
+                self.on_data_read(now, read);
+            }
             Source::Unknown => unreachable!("read {read} was not among those to look up"),
         }
     }
@@ -353,6 +356,9 @@ impl Ssd {
         match self.mapping.as_mut().and_then(|mapping| mapping.missing(slot)) {
             None => self.dies.on_read(now, die, read, &mut self.events),
             Some(page) => {
+                if self.dies.followed.is_some() {
+                    self.dies.note(now, read, Part::Firmware);
+                }
                 let die = page % self.dies.count();
                 let source = Source::Die { die, sense: self.dies.timing.sense(0, false) };
                 let of_page = FlashRead::new(Waiting::Read(read), SLOTS_PER_PAGE, source);
@@ -409,9 +415,6 @@ impl Ssd {
     /// The data of a read operation is in the controller: it crosses the link.
     #[inline]
     fn on_data_read(&mut self, now: Instant, read: u32) {
-        if self.dies.followed.is_some() {
-            self.dies.follow(read, |followed, command| followed.pass(now, command, Part::Channel));
-        }
         let FlashRead { waiting, slots, .. } = self.dies.reads.remove(read);
         let command = match waiting {
             Waiting::Command(command) => command,
@@ -434,7 +437,7 @@ impl Ssd {
             unreachable!("only a read of a die needs the mapping")
         };
         if self.dies.followed.is_some() {
-            self.dies.follow(read, |followed, command| followed.pass(now, command, Part::Mapping));
+            self.dies.note(now, read, Part::Mapping);
         }
         self.dies.on_read(now, die, read, &mut self.events);
     }
@@ -548,8 +551,8 @@ impl Ssd {
         let InFlight { command, .. } = self.commands.remove(number);
         self.completed += 1;
         self.outstanding -= 1;
-        if let Some(followed) = &mut self.dies.followed {
-            followed.complete(now, number, command.tag);
+        if self.dies.followed.is_some() {
+            self.dies.note_complete(now, number, command.tag);
         }
         if self.firmware.limits_reads() {
             self.on_place_free(now, command);
