@@ -187,7 +187,7 @@ impl Level {
             Step::Continue => {}
             Step::Open => {
                 let probe = rules.probe.as_ref().expect("only a probe has steps");
-                let limit = rules.prices.of_guessed(probe.kind, probe.limit());
+                let limit = rules.prices.of_probe(probe.kind, probe.limit());
                 self.promises.set_limit(&mut self.drr, limit);
             }
             Step::Limit(limit) => rules.limit.set_for_probe(limit),
@@ -235,7 +235,7 @@ impl Level {
         }
         self.probed = rules.probe.is_some();
         let limit = match (&rules.probe, is_shared) {
-            (Some(probe), _) => rules.prices.of_guessed(probe.kind, probe.limit()),
+            (Some(probe), _) => rules.prices.of_probe(probe.kind, probe.limit()),
             (None, true) if rules.patience.is_trial() => self.search.limit().max(ALONE_LIMIT),
             (None, true) => self.search.limit(),
             (None, false) => ALONE_LIMIT,

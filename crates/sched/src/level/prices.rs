@@ -43,6 +43,7 @@
 //!        believed in the end (`slow_reads_are_believed_in_the_end`); no single measurement replaces a belief
 //!        (`what_is_far_from_what_is_believed_is_confirmed_first`).
 
+use super::ALONE_LIMIT;
 use super::evidence::{Evidence, Lower, Written};
 use super::kind::{Kind, SIZES, guess};
 use super::learnt::{LearntPrice, ReadsPart};
@@ -59,6 +60,8 @@ const SCALE_MIN: u64 = ONE / 256;
 const SCALE_MAX: u64 = ONE * 4096;
 /// A measurement weighs one part in this number at least.
 const MEMORY: u32 = 4;
+/// IOs in flight that keep any SSD busy if each takes long.
+const ENOUGH: u64 = 16;
 /// A measurement that differs from the belief by more than one part in this number is a change, not noise, if the next
 /// one confirms it.
 const DIFFERS: u64 = 3;
@@ -139,8 +142,20 @@ impl Prices {
     }
 
     /// Device time, at the price of this kind, of work that is guessed to take this long.
-    pub(super) fn of_guessed(&self, work: Kind, guessed: Bytes) -> Bytes {
+    fn of_guessed(&self, work: Kind, guessed: Bytes) -> Bytes {
         Bytes(((u128::from(guessed.0) * u128::from(self.scales[work.index()])) >> 16) as u64)
+    }
+
+    /// The device time that a probe of this kind may have in flight if `guessed` keeps any SSD busy. On an SSD that is known to be much slower
+    /// than guessed, that many IOs only wait for one another, and others wait for them.
+    pub(super) fn of_probe(&self, work: Kind, guessed: Bytes) -> Bytes {
+        let limit = self.of_guessed(work, guessed);
+        if self.measured(work) == 0 {
+            return limit;
+        }
+        let kind = if work.writes() { IoKind::Write } else { IoKind::Read };
+        let enough = Bytes(self.of(work, kind, work.length()).0.saturating_mul(ENOUGH));
+        limit.min(enough.max(ALONE_LIMIT))
     }
 
     /// Time of the SSD for 1024 bytes that a tenant of this kind writes, ns; `None` if that was never measured.

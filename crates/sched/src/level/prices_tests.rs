@@ -12,6 +12,24 @@ fn a_price_is_what_was_measured() {
     assert!((2499..=2500).contains(&price), "400 IOs in a millisecond: {price} ns");
 }
 
+/// Large reads on an SSD that takes this many times as long as guessed.
+#[test]
+fn a_probe_has_no_more_in_flight_than_keeps_a_slow_ssd_busy() {
+    let work = Kind::of(1, 1, 256 << 10);
+    let guessed = guess(IoKind::Read, work.length());
+    for times in [1, 6, 60] {
+        let mut prices = Prices::new();
+        assert_eq!(prices.of_probe(work, ALONE_LIMIT), ALONE_LIMIT, "it is not known to be slow");
+        prices.measure_once(work, Took::exactly(guessed * 100 * times), guessed * 100);
+        let limit = prices.of_probe(work, ALONE_LIMIT).0;
+        let ios = limit / prices.of(work, IoKind::Read, work.length()).0;
+        assert!(limit == ALONE_LIMIT.0 || ios == ENOUGH, "{times} times: {limit} ns, {ios} IOs");
+    }
+    let mut prices = Prices::new();
+    prices.measure_once(work, Took::exactly(guessed * 50), guessed * 100);
+    assert_eq!(prices.of_probe(work, ALONE_LIMIT).0, ALONE_LIMIT.0 / 2, "as many IOs as guessed");
+}
+
 #[test]
 fn what_differs_much_is_a_new_truth_and_what_differs_little_is_averaged() {
     let mut prices = Prices::new();
