@@ -55,8 +55,11 @@ pub struct Tail {
 #[derive(Clone, Copy, Debug)]
 pub struct Parts([f64; PARTS.len()]);
 
+/// Takes a part from the time of a read, ns.
+type TimeOf = fn(&ReadTime) -> u64;
+
 /// A part of the time of a light read, in the order of its way.
-const PARTS: [(&str, fn(&ReadTime) -> u64); 10] = [
+const PARTS: [(&str, TimeOf); 10] = [
     ("network", |read| read.network().0),
     ("switch", |read| read.switch.0),
     ("firmware", |read| read.ssd.part(Part::Firmware).0),
@@ -77,7 +80,7 @@ impl Parts {
     fn of(times: &[ReadTime], percentile: f64) -> Parts {
         let at = |part: f64| (part.clamp(0.0, 1.0) * times.len() as f64) as usize;
         let near = &times[at(percentile - NEAR).min(times.len().saturating_sub(1))..at(percentile + NEAR)];
-        let mean = |of: fn(&ReadTime) -> u64| {
+        let mean = |of: TimeOf| {
             near.iter().map(|read| of(read) as f64).sum::<f64>() / near.len().max(1) as f64 / 1e3
         };
         Parts(PARTS.map(|(_, of)| mean(of)))
