@@ -11,13 +11,11 @@ const COMMANDS: u64 = 6_000;
 /// One in this number is a read of one slot that may be followed.
 const FOLLOWED: u64 = 4;
 
-/// Lets reads and writes of 4 to 128 KiB come at random moments, follows some or not, and returns the completions with their submissions.
-fn run(
-    profile: &Profile,
-    condition: Condition,
-    seed: u64,
-    is_followed: bool,
-) -> (Vec<Completion>, Vec<(u64, Waits)>, HashMap<u64, Instant>) {
+/// Completions, tag and parts of the followed reads, and when each command was submitted.
+type Ran = (Vec<Completion>, Vec<(u64, Waits)>, HashMap<u64, Instant>);
+
+/// Lets reads and writes of 4 to 128 KiB come at random moments, and follows some or not.
+fn run(profile: &Profile, condition: Condition, seed: u64, is_followed: bool) -> Ran {
     let mut ssd = Ssd::new(profile, condition, seed);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (mut now, mut submitted) = (Instant::ZERO, HashMap::new());
