@@ -280,14 +280,13 @@ impl Dies {
 
     /// The followed reads, from now on if there were none.
     pub(crate) fn followed(&mut self, now: Instant) -> &mut Followed {
-        if self.followed.is_none() {
-            let mut followed = Followed::new(self.count());
+        self.followed.get_or_insert_with(|| {
+            let mut followed = Followed::new(self.dies.len());
             for (number, die) in (0..).zip(&self.dies) {
                 followed.turn(now, number, die.activity, die.long.as_ref().map(|long| &long.work));
             }
-            self.followed = Some(Box::new(followed));
-        }
-        self.followed.as_mut().expect("it is there now")
+            Box::new(followed)
+        })
     }
 
     /// Notes that a read has had this part, if its command is followed.

@@ -48,6 +48,20 @@ impl Part {
         Part::Channel,
         Part::Link,
     ];
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Firmware => "firmware",
+            Part::Mapping => "mapping",
+            Part::Reads => "reads",
+            Part::Programs => "programs",
+            Part::Collection => "collection",
+            Part::Sensing => "sensing",
+            Part::Channel => "channel",
+            Part::Link => "link",
+        }
+    }
 }
 
 /// The time of a read in the SSD, by part.
@@ -116,8 +130,8 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    pub(crate) fn new(dies: u32) -> Followed {
-        let dies = vec![DieTime::default(); dies as usize];
+    pub(crate) fn new(dies: usize) -> Followed {
+        let dies = vec![DieTime::default(); dies];
         Followed { ways: HashMap::new(), dies, complete: Vec::new() }
     }
 

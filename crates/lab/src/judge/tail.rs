@@ -51,44 +51,37 @@ pub struct Tail {
     pub p999_parts: Parts,
 }
 
-/// The time of a light read by part, µs: the means over reads that took about as long.
-#[derive(Clone, Copy, Debug)]
-pub struct Parts([f64; PARTS.len()]);
+/// The time of a light read by part, µs, in the order of its way: the means over reads that took about as long.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parts([f64; PARTS]);
 
-/// Takes a part from the time of a read, ns.
-type TimeOf = fn(&ReadTime) -> u64;
-
-/// A part of the time of a light read, in the order of its way.
-const PARTS: [(&str, TimeOf); 10] = [
-    ("network", |read| read.network().0),
-    ("switch", |read| read.switch.0),
-    ("firmware", |read| read.ssd.part(Part::Firmware).0),
-    ("mapping", |read| read.ssd.part(Part::Mapping).0),
-    ("reads", |read| read.ssd.part(Part::Reads).0),
-    ("programs", |read| read.ssd.part(Part::Programs).0),
-    ("collection", |read| read.ssd.part(Part::Collection).0),
-    ("sensing", |read| read.ssd.part(Part::Sensing).0),
-    ("channel", |read| read.ssd.part(Part::Channel).0),
-    ("link", |read| read.ssd.part(Part::Link).0),
-];
+/// Network and switch, and the parts of the SSD.
+const PARTS: usize = 2 + Part::ALL.len();
 
 /// Half of the width of the part of all reads whose means are the parts of a percentile.
 const NEAR: f64 = 0.001;
 
 impl Parts {
-    /// Of the reads near this percentile; `times` are in order of length.
+    /// Of the reads near this percentile, one at least; `times` are in order of length.
     fn of(times: &[ReadTime], percentile: f64) -> Parts {
         let at = |part: f64| (part.clamp(0.0, 1.0) * times.len() as f64) as usize;
-        let near = &times[at(percentile - NEAR).min(times.len().saturating_sub(1))..at(percentile + NEAR)];
-        let mean = |of: TimeOf| {
-            near.iter().map(|read| of(read) as f64).sum::<f64>() / near.len().max(1) as f64 / 1e3
-        };
-        Parts(PARTS.map(|(_, of)| mean(of)))
+        let Some(last) = times.len().checked_sub(1) else { return Parts::default() };
+        let first = at(percentile - NEAR).min(last);
+        let near = &times[first..at(percentile + NEAR).max(first + 1)];
+        let mut parts = Parts::default();
+        for read in near {
+            let in_ssd = Part::ALL.map(|part| read.ssd.part(part));
+            let of_read = [read.network(), read.switch].into_iter().chain(in_ssd);
+            for (sum, time) in parts.0.iter_mut().zip(of_read) {
+                *sum += time.0 as f64 / 1e3 / near.len() as f64;
+            }
+        }
+        parts
     }
 
     /// Name and time of each part.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        PARTS.into_iter().map(|(name, _)| name).zip(self.0)
+        ["network", "switch"].into_iter().chain(Part::ALL.map(Part::name)).zip(self.0)
     }
 
     /// The sum.
@@ -99,7 +92,7 @@ impl Parts {
 
 impl Serialize for Parts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(PARTS.len()))?;
+        let mut map = serializer.serialize_map(Some(PARTS))?;
         self.iter().try_for_each(|(name, time)| map.serialize_entry(name, &time))?;
         map.end()
     }
@@ -166,17 +159,18 @@ impl TailSummary {
             let shares = verdicts.iter().map(of).map(|parts| parts.0[part] / parts.all());
             shares.sum::<f64>() / verdicts.len() as f64
         };
-        let part = |(part, (name, _)): (usize, (&'static str, _))| PartRow {
+        let names = verdicts.first().map(|verdict| verdict.floor.p99_parts);
+        let names = names.iter().flat_map(Parts::iter).map(|(name, _)| name);
+        let part = |(part, name): (usize, &'static str)| PartRow {
             part: name,
             p99: mean(part, |verdict| verdict.judged.p99_parts),
             p999: mean(part, |verdict| verdict.judged.p999_parts),
             floor_p99: mean(part, |verdict| verdict.floor.p99_parts),
         };
-        let parts = PARTS.into_iter().enumerate().map(part);
         TailSummary {
             cases: verdicts.len(),
             rows: QUANTITIES.iter().filter_map(row).collect(),
-            parts: parts.filter(|_| !verdicts.is_empty()).collect(),
+            parts: names.enumerate().map(part).collect(),
         }
     }
 }

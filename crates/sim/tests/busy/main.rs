@@ -9,13 +9,12 @@ use units::{Bytes, Instant, Nanos};
 
 const ALL: Bytes = Bytes(u64::MAX);
 
-/// Random drives with caches that last long enough, whose dies do not collect in rounds: a round empties a cache that is exhausted, so
-/// such busy periods last a quarter of a second or less on some. They are scaled down so far that their caches last for hundredths
+/// Random drives with caches that last long enough, whose dies collect in rounds or do not. They are scaled down so far that their caches last for hundredths
 /// of a second: these have sixteen times as much cache, and flash.
-fn consumers(count: usize) -> impl Iterator<Item = (u64, Profile)> {
-    let consumers =
-        drives().filter(|(_, profile)| profile.slc.blocks_per_die > 0 && !profile.collection.in_rounds);
-    consumers.take(count).map(|(seed, mut profile)| {
+fn consumers(in_rounds: bool) -> impl Iterator<Item = (u64, Profile)> {
+    let is_one =
+        move |profile: &Profile| profile.slc.blocks_per_die > 0 && profile.collection.in_rounds == in_rounds;
+    drives().filter(move |(_, profile)| is_one(profile)).map(|(seed, mut profile)| {
         let geometry = &mut profile.geometry;
         geometry.capacity = Bytes(geometry.capacity.get() * 4);
         geometry.never_written = Bytes(geometry.capacity.get() / 4);
@@ -97,8 +96,8 @@ fn bursts(profile: &Profile, seed: u64, beside: Option<Hosts>) -> Score {
 }
 
 /// Bounds on these drives with these seeds: least precision and recall, most error.
-fn found(drives: usize, seeds: u64, [precision, recall, error]: [f64; 3]) {
-    for (drive, profile) in consumers(drives) {
+fn found(drives: impl Iterator<Item = (u64, Profile)>, seeds: u64, [precision, recall, error]: [f64; 3]) {
+    for (drive, profile) in drives {
         for seed in 1..=seeds {
             for (what, beside) in [("alone", None), ("beside reads", Some(Hosts::new(Read, 4, 4)))] {
                 let mut score = bursts(&profile, seed, beside);
@@ -123,13 +122,20 @@ fn found(drives: usize, seeds: u64, [precision, recall, error]: [f64; 3]) {
 
 #[test]
 fn exhausted_caches_are_found() {
-    found(2, 1, [0.9, 0.85, 0.8]);
+    found(consumers(false).take(2), 1, [0.9, 0.85, 0.8]);
 }
 
 #[test]
 #[ignore = "minutes: more drives and seeds"]
 fn exhausted_caches_are_found_on_many_drives() {
-    found(4, 3, [0.6, 0.85, 1.4]);
+    found(consumers(false).take(4), 3, [0.6, 0.85, 1.4]);
+}
+
+/// A round empties an exhausted cache in the middle of its period. The periods of drive 14 last for 0.25 s then, too short to be found.
+#[test]
+#[ignore = "minutes: more drives"]
+fn exhausted_caches_are_found_on_drives_that_collect_in_rounds() {
+    found(consumers(true).filter(|(drive, _)| *drive != 14).take(6), 1, [0.65, 0.55, 0.8]);
 }
 
 /// Hosts that change every second or so, on a drive without a cache or a reserve: the share of time in which it is said to be slow.

@@ -110,7 +110,8 @@ impl Windows {
         (span >= WINDOW).then_some(span)
     }
 
-    /// Closes the open window, at whose end nothing of the kind is in flight if it `is_idle`. Returns the rate of the last ones; `None` if the probe has had all its windows.
+    /// Closes the open window; `is_idle` says that nothing of the kind is in flight at its end. Returns the rate of the last ones; `None` if
+    /// the probe has had all its windows.
     pub(super) fn close(&mut self, now: Instant, span: Nanos, is_idle: bool) -> Option<u64> {
         self.begun = now;
         if self.count == WINDOWS {
@@ -178,8 +179,8 @@ impl Windows {
     }
 
     /// The windows that count of an SSD that pauses: whole cycles, from the end of one pause to the end of another, and their number; or, if those
-    /// are less than half of it, all. `None` if there was no pause: the SSD pauses when the kind's IOs are in flight and others' work does not explain
-    /// that they do not end.
+    /// are less than half of it, all. `None` if there was no pause. The SSD pauses only while the kind has IOs in flight and others have little: if the
+    /// kind was ever without IOs, its silence may be the tenants'.
     pub(super) fn cycles(&self) -> Option<(&[Window], usize)> {
         // The pause that ended what does not count begins the first cycle.
         let counted = &self.all()[self.first?.saturating_sub(1)..];
