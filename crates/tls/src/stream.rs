@@ -61,6 +61,8 @@ pub struct Stream {
     plain: Vec<u8>,
     /// When the current minute of key updates began, in nanoseconds, and how many there were before it.
     minute: (u64, u8),
+    /// Updates of keys by the other end up to the last read, as the library counts them.
+    key_updates: u8,
 }
 
 impl fmt::Debug for Stream {
@@ -104,7 +106,7 @@ impl Stream {
         }
         let wire = Wire::default();
         wire.attach(&mut connection)?;
-        Ok(Stream { connection, wire, hash, is_up: false, plain: Vec::new(), minute: (0, 0) })
+        Ok(Stream { connection, wire, hash, is_up: false, plain: Vec::new(), minute: (0, 0), key_updates: 0 })
     }
 
     /// Takes bytes that have arrived, and keeps a copy of them.
@@ -178,14 +180,11 @@ impl Stream {
     /// The library updates its own keys after some 2^24 records, and counts up to 255 updates in the life of a connection. So updates are
     /// not bounded after that many: a connection may live for weeks.
     fn check_key_updates(&mut self, now: u64) -> Result<(), Broken> {
-        let counts = self.connection.key_update_counts().map_err(failed)?;
-        let (began, before) = self.minute;
-        if now >= began + MINUTE {
-            self.minute = (now, counts.recv_key_updates);
-            return Ok(());
+        if now >= self.minute.0 + MINUTE {
+            self.minute = (now, self.key_updates);
         }
-        let is_counted = counts.recv_key_updates < COUNTED_MAX;
-        match is_counted && counts.recv_key_updates - before > KEY_UPDATES_MAX {
+        self.key_updates = self.connection.key_update_counts().map_err(failed)?.recv_key_updates;
+        match self.key_updates < COUNTED_MAX && self.key_updates - self.minute.1 > KEY_UPDATES_MAX {
             true => Err(Broken::KeyUpdates),
             false => Ok(()),
         }

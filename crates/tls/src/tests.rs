@@ -145,8 +145,9 @@ fn updates_of_keys_are_bounded_in_a_minute() {
         move_bytes(&mut client, &mut server);
         server.read(now, &mut [0; 8])
     };
+    // The first read of a minute counts, too.
     for minute in [61, 122] {
-        for _ in 0..=KEY_UPDATES_MAX {
+        for _ in 0..KEY_UPDATES_MAX {
             assert_eq!(update(minute * SECOND), Ok(Read::Bytes(1)));
         }
     }
