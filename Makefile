@@ -44,7 +44,8 @@ arm64: ## build for arm64, and run the tests of the core crates there, emulated
 test: test-deps ## everything a change must pass: format, lints, builds, tests, real Linux hosts
 	tests/suite.sh
 
-test-long: test-deps ## `make test`, then the tests that take too long for every change
+test-long: ## `make test`, then the tests that take too long for every change
+	@tests/install-deps.sh --long
 	tests/suite.sh --long
 
 test-deps: ## install the Debian packages the tests need, if any is missing

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# install-deps.sh - the Debian packages that the tests need, installed if any is missing.
+# install-deps.sh [--long] - the Debian packages that the tests need, installed if any is missing;
+# with --long, those that only the long tests need as well.
 #
 # Quiet and without need of root when all are there. Otherwise apt-get runs, with sudo unless
 # this is root. The Rust toolchain is not installed, only asked for.
@@ -40,9 +41,13 @@ needed=(
 	"/usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring"
 )
 
+if [ "${1:-}" = --long ]; then
+	needed+=("/usr/lib/llvm-*/lib/libclang.so libclang-dev")
+fi
+
 is_there() {
 	case $1 in
-	/*) [ -e "$1" ] ;;
+	/*) compgen -G "$1" >/dev/null ;;
 	*) command -v "$1" >/dev/null ;;
 	esac
 }

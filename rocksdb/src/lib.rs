@@ -1,18 +1,15 @@
-//! RocksDB on gimbal's volumes: a plug-in that stock programs load.
+//! RocksDB on gimbal's volumes: a plug-in that stock programs load, and a library for programs that are linked with the system's RocksDB.
 //!
 //! ```text
-//!   RocksDB ─► cpp/file_system, readers, writers (C++) ─► ffi ─► volume, files ─► blob-client ══ NVMe/TCP ══ targets
-//!      ╰─► cpp/registration: `gimbal://…` ─► mounts: one mount per volume and process
+//!   RocksDB ─► shim/cpp (C++: types) ─► core (Rust: the meaning of a call) ─► blob-client ══ NVMe/TCP ══ targets
 //! ```
 //!
-//! The C++ half only translates types. What a call means is in Rust: [`volume`] for names, [`files`] for bytes.
-//!
 //! Holds: see `tests/`; docs/rocksdb.md says what is promised.
-//! Elsewhere: `blob` keeps the promises, `blob-client` reaches the targets.
+//! Elsewhere: `bundled` is the same for Rust programs whose crate brings RocksDB along.
 
-mod ffi;
-pub mod files;
-pub mod kind;
-pub mod mounts;
-pub mod uri;
-pub mod volume;
+mod register;
+
+// The C++ half calls it.
+use gimbal_rocksdb_core as _;
+
+pub use register::register;

@@ -7,9 +7,12 @@ fn main() {
     cxx_build::bridge("src/database.rs")
         .std("c++17")
         .includes(&rocksdb.include_paths)
+        // The differences between RocksDB's versions.
+        .include("../shim/cpp")
         .file("cpp/database.cc")
         .flag("-Wno-unused-parameter")
         .compile("gimbal_ycsb_database");
     println!("cargo:rerun-if-changed=cpp");
+    println!("cargo:rerun-if-changed=../shim/cpp/versions.h");
     println!("cargo:rerun-if-changed=src/database.rs");
 }

@@ -1,7 +1,7 @@
 //! Test programs in C++ (`tests/programs`), compiled against the RocksDB of this machine and linked with the plug-in.
 
 use super::plugin;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,9 +16,10 @@ fn compiler(name: &str) -> (Command, PathBuf) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let unique = format!("{name}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique);
+    let folder = env!("CARGO_MANIFEST_DIR");
     let mut command = Command::new("c++");
     command.args(["-std=c++17", "-O1", "-Wall", "-Werror", "-pthread", "-o"]).arg(&program);
-    command.arg(format!("{}/tests/programs/{name}.cc", env!("CARGO_MANIFEST_DIR")));
+    command.arg(format!("-I{folder}/shim/cpp")).arg(format!("{folder}/tests/programs/{name}.cc"));
     (command, program)
 }
 
@@ -43,6 +44,36 @@ impl Program {
     pub(crate) fn plain(name: &str) -> Program {
         let (mut command, program) = compiler(name);
         tool(command.arg("-rdynamic").args(rocksdb_flags()));
+        Program(program)
+    }
+
+    /// A program in C that has RocksDB and the volumes in it.
+    pub(crate) fn linked(name: &str) -> Program {
+        let folder = env!("CARGO_MANIFEST_DIR");
+        let (_, program) = compiler(name);
+        let object = program.with_extension("o");
+        let include = format!("-I{folder}/include");
+        let source = format!("{folder}/tests/programs/{name}.c");
+        tool(
+            Command::new("cc")
+                .args(["-O1", "-Wall", "-Wextra", "-Werror", "-c", &include, &source, "-o"])
+                .arg(&object),
+        );
+        let libraries = tool(Command::new("pkg-config").args(["--variable=libdir", "rocksdb"]));
+        let rocksdb = format!("{}/librocksdb.a", String::from_utf8_lossy(&libraries.stdout).trim());
+        let mut command = Command::new("c++");
+        command.arg("-o").arg(&program).arg(&object).arg(plugin().with_extension("a")).arg(rocksdb);
+        tool(command.args(["-lsnappy", "-lbz2", "-lz", "-llz4", "-lzstd", "-pthread", "-ldl", "-lm"]));
+        std::fs::remove_file(object).expect("it was just made");
+        Program(program)
+    }
+
+    /// A program for the RocksDB that a crate brings along, linked with a static library that has it and the volumes in it.
+    pub(crate) fn bundled(name: &str, library: &Path, include: &Path) -> Program {
+        let (mut command, program) = compiler(name);
+        // As the crate compiles RocksDB. Nothing in the program refers to the registration, so the linker is told.
+        command.args(["-std=c++20", "-fno-rtti", "-Wl,-u,gimbal_rocksdb_register", "-isystem"]).arg(include);
+        tool(command.arg(library).args(["-ldl", "-lm"]));
         Program(program)
     }
 

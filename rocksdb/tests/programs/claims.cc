@@ -14,6 +14,7 @@
 #include "rocksdb/env.h"
 #include "rocksdb/file_system.h"
 #include "rocksdb/listener.h"
+#include "versions.h"
 
 using namespace rocksdb;
 
@@ -463,9 +464,8 @@ void ADatabaseGoesOnByItselfWhenAFullVolumeHasSpaceAgain() {
   options.create_if_missing = true;
   options.compression = kNoCompression;
   options.listeners.push_back(recovery);
-  DB* opened = nullptr;
-  CHECK_OK(DB::Open(options, "/d/db", &opened));
-  const std::unique_ptr<DB> db(opened);
+  std::unique_ptr<DB> db;
+  CHECK_OK(gimbal::OpenDb(options, "/d/db", &db));
   const auto key = [](unsigned n) { return std::to_string(n); };
   WriteOptions unlogged;
   unlogged.disableWAL = true;

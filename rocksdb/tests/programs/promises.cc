@@ -12,6 +12,7 @@
 #include "rocksdb/env.h"
 #include "rocksdb/options.h"
 #include "rocksdb/write_batch.h"
+#include "versions.h"
 
 using namespace rocksdb;
 
@@ -78,9 +79,8 @@ int main(int arguments, char** argument) {
   options.target_file_size_base = 64 << 10;
   options.max_bytes_for_level_base = 256 << 10;
   options.max_manifest_file_size = 16 << 10;
-  DB* opened = nullptr;
-  CHECK_OK(DB::Open(options, "/promises", &opened));
-  const std::unique_ptr<DB> db(opened);
+  std::unique_ptr<DB> db;
+  CHECK_OK(gimbal::OpenDb(options, "/promises", &db));
   uint64_t count = Verify(db.get(), std::stoull(argument[2]));
   std::printf("verified %llu\n", static_cast<unsigned long long>(count));
   std::fflush(stdout);

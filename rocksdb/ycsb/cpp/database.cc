@@ -5,6 +5,7 @@
 
 #include "rocksdb/convenience.h"
 #include "rocksdb/env.h"
+#include "versions.h"
 
 namespace gimbal {
 namespace ycsb {
@@ -79,9 +80,9 @@ std::unique_ptr<Database> open_database(rust::Str uri, rust::Str path, rust::Str
   given.error_if_exists = is_new;
   given.statistics = rocksdb::CreateDBStatistics();
   given.statistics->set_stats_level(rocksdb::StatsLevel::kExceptTimers);
-  rocksdb::DB* db = nullptr;
-  Demand(rocksdb::DB::Open(given, std::string(path), &db), "opening the database " + std::string(path));
-  return std::make_unique<Database>(env, std::unique_ptr<rocksdb::DB>(db), given.statistics);
+  std::unique_ptr<rocksdb::DB> db;
+  Demand(OpenDb(given, std::string(path), &db), "opening the database " + std::string(path));
+  return std::make_unique<Database>(env, std::move(db), given.statistics);
 }
 
 }  // namespace ycsb

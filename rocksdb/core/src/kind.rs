@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn both_languages_count_the_kinds_alike() {
-        let header = include_str!("../cpp/gimbal.h");
+        let header = include_str!("../../shim/cpp/gimbal.h");
         for (name, kind) in Kind::ALL {
             let line = format!("{name} = {},", kind as u32);
             assert!(header.lines().any(|found| found.trim() == line), "cpp/gimbal.h does not say {line:?}");

@@ -5,6 +5,7 @@
 
 #include "files.h"
 #include "status.h"
+#include "versions.h"
 
 namespace gimbal {
 namespace {
@@ -61,11 +62,23 @@ class SequentialFile : public rocksdb::FSSequentialFile {
   uint64_t position_ = 0;
 };
 
+// Waits for the read of a request, and puts its bytes where the request has memory, or else lends them.
+void Complete(GimbalRead* read, const std::string& path, rocksdb::FSReadRequest* request) {
+  if (request->scratch != nullptr) {
+    request->status = End(read, request->len, request->scratch, path, &request->result);
+    return;
+  }
+  const GimbalLent lent = gimbal_read_lend(read);
+  request->status = ToStatus(lent.status, path);
+  request->result = Slice(lent.text.start, lent.text.length);
+  Lend(BytesPointer(lent.bytes), request);
+}
+
 // A read in the background. RocksDB owns it, and frees it after its callback.
 struct AsyncRead {
   GimbalRead* read;
   rocksdb::FSReadRequest request;
-  std::function<void(const rocksdb::FSReadRequest&, void*)> callback;
+  ReadCallback callback;
   void* argument;
   std::string path;
 
@@ -74,7 +87,7 @@ struct AsyncRead {
   // Waits if need be. Only the first of these two calls back.
   void Complete() {
     if (GimbalRead* ended = std::exchange(read, nullptr)) {
-      request.status = End(ended, request.len, request.scratch, path, &request.result);
+      gimbal::Complete(ended, path, &request);
       callback(request, argument);
     }
   }
@@ -91,7 +104,8 @@ struct AsyncRead {
 
 class RandomAccessFile : public rocksdb::FSRandomAccessFile {
  public:
-  RandomAccessFile(GimbalReader* reader, std::string path) : reader_(reader), path_(std::move(path)) {}
+  RandomAccessFile(GimbalReader* reader, std::string path, bool is_mapped)
+      : reader_(reader), path_(std::move(path)), is_mapped_(is_mapped) {}
 
   IOStatus Read(uint64_t offset, size_t n, const IOOptions& options, Slice* result, char* scratch,
                 IODebugContext*) const override {
@@ -106,25 +120,33 @@ class RandomAccessFile : public rocksdb::FSRandomAccessFile {
                      IODebugContext*) override {
     std::vector<GimbalRead*> reads(count, nullptr);
     for (size_t i = 0; i < count; i++) {
-      if (requests[i].scratch != nullptr) {
+      if (!IsMapped(requests[i])) {
         reads[i] = Begin(requests[i].offset, requests[i].len, options);
       }
     }
     for (size_t i = 0; i < count; i++) {
       rocksdb::FSReadRequest& request = requests[i];
-      request.status = reads[i] == nullptr
-                           ? ReadMapped(request.offset, request.len, &request.result)
-                           : End(reads[i], request.len, request.scratch, path_, &request.result);
+      if (reads[i] == nullptr) {
+        request.status = ReadMapped(request.offset, request.len, &request.result);
+      } else {
+        Complete(reads[i], path_, &request);
+      }
     }
     return IOStatus::OK();
   }
 
   // The callback comes in Poll or AbortIO, on the thread that calls them.
-  IOStatus ReadAsync(rocksdb::FSReadRequest& request, const IOOptions& options,
-                     std::function<void(const rocksdb::FSReadRequest&, void*)> callback, void* argument, void** handle,
-                     rocksdb::IOHandleDeleter* deleter, IODebugContext*) override {
-    GimbalRead* read = Begin(request.offset, request.len, options);
-    *handle = new AsyncRead{read, request, std::move(callback), argument, path_};
+  IOStatus ReadAsync(rocksdb::FSReadRequest& request, const IOOptions& options, ReadCallback callback, void* argument,
+                     void** handle, rocksdb::IOHandleDeleter* deleter, IODebugContext*) override {
+    auto read = std::make_unique<AsyncRead>();
+    read->request.offset = request.offset;
+    read->request.len = request.len;
+    read->request.scratch = request.scratch;
+    read->callback = std::move(callback);
+    read->argument = argument;
+    read->path = path_;
+    read->read = Begin(request.offset, request.len, options);
+    *handle = read.release();
     *deleter = [](void* read) { delete static_cast<AsyncRead*>(read); };
     return IOStatus::OK();
   }
@@ -137,11 +159,22 @@ class RandomAccessFile : public rocksdb::FSRandomAccessFile {
   // Nothing is cached here.
   IOStatus InvalidateCache(size_t, size_t) override { return IOStatus::OK(); }
 
+#if GIMBAL_HAS_SIZE_OF_READER
+  IOStatus GetFileSize(uint64_t* size) override {
+    const GimbalNumber number = gimbal_reader_size(reader_.get());
+    *size = number.value;
+    return ToStatus(number.status, path_);
+  }
+#endif
+
  private:
-  // RocksDB says so of what it reads for compactions.
   GimbalRead* Begin(uint64_t offset, size_t n, const IOOptions& options) const {
-    const bool is_background = options.rate_limiter_priority == rocksdb::Env::IO_LOW;
-    return gimbal_read_begin(reader_.get(), offset, n, is_background);
+    return gimbal_read_begin(reader_.get(), offset, n, IsBackground(options));
+  }
+
+  // A request without memory reads from a mapped file, or borrows.
+  bool IsMapped(const rocksdb::FSReadRequest& request) const {
+    return request.scratch == nullptr && (is_mapped_ || !GIMBAL_LENDS_BUFFERS);
   }
 
   // The caller has no memory: it reads as if the file were mapped, and what it gets must live as long as the file. So the whole
@@ -172,6 +205,7 @@ class RandomAccessFile : public rocksdb::FSRandomAccessFile {
 
   const ReaderPointer reader_;
   const std::string path_;
+  const bool is_mapped_;
   mutable std::mutex mutex_;
   mutable std::deque<std::string> images_;
 };
@@ -182,8 +216,9 @@ std::unique_ptr<rocksdb::FSSequentialFile> NewSequentialFile(GimbalReader* reade
   return std::make_unique<SequentialFile>(reader, path);
 }
 
-std::unique_ptr<rocksdb::FSRandomAccessFile> NewRandomAccessFile(GimbalReader* reader, const std::string& path) {
-  return std::make_unique<RandomAccessFile>(reader, path);
+std::unique_ptr<rocksdb::FSRandomAccessFile> NewRandomAccessFile(GimbalReader* reader, const std::string& path,
+                                                                  const rocksdb::FileOptions& options) {
+  return std::make_unique<RandomAccessFile>(reader, path, options.use_mmap_reads);
 }
 
 rocksdb::IOStatus Poll(const std::vector<void*>& handles, size_t min_completions) {

@@ -12,7 +12,8 @@ namespace gimbal {
 
 // Each takes over the reader or writer.
 std::unique_ptr<rocksdb::FSSequentialFile> NewSequentialFile(GimbalReader* reader, const std::string& path);
-std::unique_ptr<rocksdb::FSRandomAccessFile> NewRandomAccessFile(GimbalReader* reader, const std::string& path);
+std::unique_ptr<rocksdb::FSRandomAccessFile> NewRandomAccessFile(GimbalReader* reader, const std::string& path,
+                                                                  const rocksdb::FileOptions& options);
 std::unique_ptr<rocksdb::FSWritableFile> NewWritableFile(GimbalWriter* writer, const std::string& path,
                                                          const rocksdb::FileOptions& options);
 std::shared_ptr<rocksdb::Logger> NewLogger(GimbalWriter* writer, const std::string& path);

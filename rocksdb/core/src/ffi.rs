@@ -1,4 +1,4 @@
-//! The functions that the C++ half calls (`cpp/gimbal.h`): nothing but translation, and the only `unsafe` of this crate.
+//! The functions that the C++ half calls (`shim/cpp/gimbal.h`): nothing but translation, and the only `unsafe` of this crate.
 //!
 //! What C++ owns it owns as a `Box`, and gives back by the function that takes the `Box`. What it lends is a reference: the C++
 //! classes keep what they lend alive during the call, and never pass null. So what is left to be unsafe is memory that is
@@ -123,6 +123,15 @@ pub(crate) struct OpenedWriter {
 pub(crate) struct OpenedReader {
     status: Status,
     reader: Option<Box<Reader>>,
+}
+
+/// Bytes that were read; null after an error.
+#[repr(C)]
+pub(crate) struct Lent {
+    status: Status,
+    /// Lives as long as `bytes`.
+    text: Text,
+    bytes: Option<Box<Vec<u8>>>,
 }
 
 impl<T> From<Result<T, Fault>> for Status {
@@ -343,6 +352,24 @@ extern "C" fn gimbal_read_is_done(read: &PendingRead) -> bool {
 #[unsafe(no_mangle)]
 extern "C" fn gimbal_read_end(read: Box<PendingRead>, space: Space) -> Number {
     read.end().map(|bytes| space.fill(&bytes) as u64).into()
+}
+
+/// Waits, and gives the bytes to the caller.
+#[unsafe(no_mangle)]
+extern "C" fn gimbal_read_lend(read: Box<PendingRead>) -> Lent {
+    match read.end() {
+        Ok(bytes) => {
+            // The bytes stay where they are when the vector moves into its box.
+            let text = Text { start: bytes.as_ptr(), length: bytes.len() };
+            Lent { status: Ok::<_, Fault>(()).into(), text, bytes: Some(Box::new(bytes)) }
+        }
+        Err(fault) => Lent { status: Err::<(), _>(fault).into(), text: Text::of(""), bytes: None },
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn gimbal_bytes_release(bytes: Option<Box<Vec<u8>>>) {
+    drop(bytes);
 }
 
 /// Forgets a read. What it finds goes nowhere.

@@ -8,6 +8,7 @@
 
 #include "files.h"
 #include "status.h"
+#include "versions.h"
 
 namespace gimbal {
 namespace {
@@ -41,10 +42,10 @@ class FileSystem : public rocksdb::FileSystem {
     return ToStatus(opened.status, path);
   }
 
-  IOStatus NewRandomAccessFile(const std::string& path, const FileOptions&,
+  IOStatus NewRandomAccessFile(const std::string& path, const FileOptions& options,
                                std::unique_ptr<rocksdb::FSRandomAccessFile>* result, IODebugContext*) override {
     const GimbalOpenedReader opened = gimbal_open_reader(volume(), ToText(path));
-    *result = opened.reader == nullptr ? nullptr : gimbal::NewRandomAccessFile(opened.reader, path);
+    *result = opened.reader == nullptr ? nullptr : gimbal::NewRandomAccessFile(opened.reader, path, options);
     return ToStatus(opened.status, path);
   }
 
@@ -185,6 +186,10 @@ class FileSystem : public rocksdb::FileSystem {
     *bytes = free.value;
     return ToStatus(free.status, path);
   }
+
+#if GIMBAL_HAS_SUPPORTED_OPS
+  void SupportedOps(int64_t& operations) override { operations = SupportedOperations(); }
+#endif
 
   IOStatus Poll(std::vector<void*>& handles, size_t min_completions) override {
     return gimbal::Poll(handles, min_completions);

@@ -1,7 +1,7 @@
 // The functions that the Rust half offers (src/ffi.rs), as C++ sees them.
 //
-// A volume, writer, reader or read is owned by whoever got it, and is given back by its release function (a read also by
-// gimbal_read_end). Pointers that are passed are not null, except to a release function. Every function may be called by any thread.
+// A volume, writer, reader, read or bytes are owned by whoever got them, and are given back by their release function (a read also by
+// gimbal_read_end and gimbal_read_lend). Pointers that are passed are not null, except to a release function. Every function may be called by any thread.
 #pragma once
 
 #include <cstddef>
@@ -60,6 +60,14 @@ struct GimbalVolume;
 struct GimbalWriter;
 struct GimbalReader;
 struct GimbalRead;
+struct GimbalBytes;
+
+struct GimbalLent {
+  GimbalStatus status;
+  // Null after an error. They live until the bytes are released.
+  GimbalText text;
+  GimbalBytes* bytes;
+};
 
 struct GimbalOpenedWriter {
   GimbalStatus status;
@@ -112,6 +120,9 @@ GimbalRead* gimbal_read_begin(GimbalReader* reader, uint64_t offset, size_t leng
 bool gimbal_read_is_done(GimbalRead* read);
 // Waits. The value is how many bytes were put into the space.
 GimbalNumber gimbal_read_end(GimbalRead* read, GimbalSpace space);
+// Waits. The bytes belong to the caller.
+GimbalLent gimbal_read_lend(GimbalRead* read);
+void gimbal_bytes_release(GimbalBytes* bytes);
 // Forgets a read that was not ended.
 void gimbal_read_release(GimbalRead* read);
 }
