@@ -4,7 +4,7 @@ use crate::files::SLOT;
 use crate::results::Purpose;
 use blob::steer::Load;
 use blob::{Place, SsdId};
-use sched::IoKind;
+use sched::{IoKind, Priority};
 
 /// Purpose of an IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(crate) enum Task {
     Job(usize),
     /// A micro blob that is not used any more.
     Trim,
+    /// The work of a neighbour.
+    Stream,
 }
 
 /// An IO that a database asks for.
@@ -37,6 +39,16 @@ impl Asked {
         if self.kind == IoKind::Write { self.slots * SLOT } else { 0 }
     }
 
+    /// The class of the IO, where the client names one: as a volume does.
+    pub(crate) fn class(&self) -> Priority {
+        let class = match self.task {
+            Task::Log => 0,
+            Task::Read(_) | Task::Stream => 1,
+            Task::Job(_) | Task::Trim => 3,
+        };
+        Priority::new(class).expect("there are four classes")
+    }
+
     pub(crate) fn purpose(&self) -> Purpose {
         match self.task {
             Task::Read(_) => Purpose::Get,
@@ -44,6 +56,7 @@ impl Asked {
             Task::Job(_) if self.kind == IoKind::Read => Purpose::Merge,
             Task::Job(_) => Purpose::Table,
             Task::Trim => Purpose::Trim,
+            Task::Stream => Purpose::Neighbour,
         }
     }
 }

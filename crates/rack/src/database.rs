@@ -385,6 +385,7 @@ impl Database {
                 self.append(now);
             }
             Task::Trim => self.files.release(now, asked.place),
+            Task::Stream => unreachable!("a database has no such IO"),
             Task::Job(at) => {
                 self.jobs[at].as_mut().expect("it has IOs").outstanding -= 1;
                 self.work(now, at);

@@ -3,15 +3,18 @@
 //! Within one instant, devices come first, then messages, then the schedulers.
 
 use crate::asked::Asked;
+use crate::client::Client;
 use crate::database::Database;
 use crate::files::{MICRO_SLOTS, SLOT};
+use crate::neighbour::{Neighbour, Work};
 use crate::path::{Path, Told};
 use crate::results::Results;
 use crate::world::World;
 use blob::SsdId;
 use blob::steer::Slow;
 use sched::{
-    Action, BusyPeriod, Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Outcome, Priority, Station, Turn,
+    Action, BusyPeriod, Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Outcome, Priority, Share,
+    Station, Turn,
 };
 use sim::{ClientChoice, LatencyScope, command};
 use ssd::{Command, CommandKind, SLOT_BYTES, Ssd};
@@ -44,7 +47,7 @@ enum Event {
 }
 
 struct Flight {
-    database: usize,
+    client: usize,
     asked: Asked,
     io: Io,
     generation: u32,
@@ -71,7 +74,8 @@ struct Engine<'w> {
     events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
     order: u64,
     sides: Vec<Side>,
-    databases: Vec<Database>,
+    /// The databases, then the neighbours.
+    clients: Vec<Client>,
     flights: Vec<Option<Flight>>,
     free: Vec<u64>,
     results: Results,
@@ -82,10 +86,8 @@ pub fn run(world: &World) -> Results {
     let mut engine = Engine::new(world);
     engine.run();
     engine.results.learnt = engine.sides[0].station.policy().learnt();
-    engine.results.copies_read = engine
-        .databases
-        .iter()
-        .fold([0; 2], |[a, b], database| [a + database.copies_read[0], b + database.copies_read[1]]);
+    engine.results.copies_read =
+        engine.clients.iter().map(Client::copies_read).fold([0; 2], |[a, b], of| [a + of[0], b + of[1]]);
     engine.results
 }
 
@@ -107,23 +109,38 @@ impl<'w> Engine<'w> {
             is_touched: false,
             truth: Nanos::ZERO,
         };
-        let sides: Vec<Side> = (0..count).map(side).collect();
+        let mut sides: Vec<Side> = (0..count).map(side).collect();
+        if world.share != Share::EQUAL {
+            for side in &mut sides {
+                for database in 0..world.databases {
+                    // An objective that is refused is set aside, and the database is served without.
+                    _ = side.station.set_share(Instant::ZERO, TenantId(database), world.share);
+                }
+            }
+        }
         let ssds: Vec<(SsdId, String)> =
             (0..count).map(|ssd| (SsdId(ssd), format!("target-{}", ssd / world.ssds))).collect();
-        let database = |number: u32| {
+        let paths = |number: u32| {
             let credit = |side: &Side| side.station.policy().credit(TenantId(number));
-            let paths = sides.iter().map(|side| Path::new(&world.clients, credit(side))).collect();
-            Database::new(number, world, &ssds, paths)
+            sides.iter().map(|side| Path::new(&world.clients, credit(side))).collect()
         };
-        let databases: Vec<Database> = (0..world.databases).map(database).collect();
-        let results = Results::new(databases.len(), sides.len());
+        let database =
+            |number: u32| Client::Database(Box::new(Database::new(number, world, &ssds, paths(number))));
+        let slots = u64::from(sides[0].ssd.slots());
+        let neighbour = |(work, number): (&Work, u32)| {
+            let seed = world.seed.wrapping_add(u64::from(number));
+            Client::Neighbour(Neighbour::new(*work, seed, slots, paths(number)))
+        };
+        let neighbours = world.neighbours.iter().zip(world.databases..).map(neighbour);
+        let clients: Vec<Client> = (0..world.databases).map(database).chain(neighbours).collect();
+        let results = Results::new(world.databases as usize, world.neighbours.len(), sides.len());
         let mut engine = Engine {
             world,
             now: Instant::ZERO,
             events: BinaryHeap::new(),
             order: 0,
             sides,
-            databases,
+            clients,
             flights: Vec::new(),
             free: Vec::new(),
             results,
@@ -131,8 +148,8 @@ impl<'w> Engine<'w> {
         if let ClientChoice::Parda { config, .. } = &world.clients {
             engine.push(Instant::ZERO + config.period, Event::Period);
         }
-        for database in 0..engine.databases.len() {
-            engine.follow(database);
+        for client in 0..engine.clients.len() {
+            engine.follow(client);
         }
         engine
     }
@@ -183,7 +200,7 @@ impl<'w> Engine<'w> {
         match event {
             Event::Begin(database, thread) => {
                 let results = Engine::measured(self.world, self.now, &mut self.results);
-                self.databases[database].begin(self.now, thread, results);
+                self.clients[database].begin(self.now, thread, results);
                 self.follow(database);
             }
             Event::Arrive(id) => {
@@ -208,10 +225,9 @@ impl<'w> Engine<'w> {
         (now >= Instant::ZERO + world.warm_up).then_some(results)
     }
 
-    /// Sends the IOs that a database has asked for, and lets its threads go on.
+    /// Sends the IOs that a client has asked for, and lets its threads go on.
     fn follow(&mut self, number: usize) {
-        let database = &mut self.databases[number];
-        let (asked, idle) = (std::mem::take(&mut database.asked), std::mem::take(&mut database.idle));
+        let (asked, idle) = self.clients[number].take();
         for thread in idle {
             self.push(self.now + PROCESSOR, Event::Begin(number, thread));
         }
@@ -222,20 +238,20 @@ impl<'w> Engine<'w> {
             {
                 let both = [ssd, other.0 as usize];
                 let truths = both.map(|at| self.sides[at].truth);
-                let ages = both.map(|at| self.now.since(self.databases[number].paths[at].heard_at()));
+                let ages = both.map(|at| self.now.since(self.clients[number].path(at).heard_at()));
                 self.results.choices.chose(truths, loads, ages);
             }
             let id = self.free.pop().unwrap_or(self.flights.len() as u64);
             let io = Io {
                 id: IoId(id),
                 tenant: TenantId(number as u32),
-                priority: Priority::default(),
+                priority: if self.world.has_classes { asked.class() } else { Priority::default() },
                 kind: asked.kind,
                 length: if asked.kind == IoKind::Management { TRIM_COST } else { Bytes(asked.slots * SLOT) },
                 mark: Mark::default(),
             };
             let flight = Flight {
-                database: number,
+                client: number,
                 asked,
                 io,
                 generation: 0,
@@ -249,13 +265,13 @@ impl<'w> Engine<'w> {
                 Some(place) => *place = Some(flight),
                 None => self.flights.push(Some(flight)),
             }
-            self.databases[number].paths[ssd].ask(self.now, id, asked.written());
+            self.clients[number].path(ssd).ask(self.now, id, asked.written());
             self.send(number, ssd);
         }
     }
 
-    fn send(&mut self, database: usize, ssd: usize) {
-        while let Some(id) = self.databases[database].paths[ssd].next() {
+    fn send(&mut self, client: usize, ssd: usize) {
+        while let Some(id) = self.clients[client].path(ssd).next() {
             let flight = self.flights[id as usize].as_mut().expect("it waits");
             flight.sent_at = self.now;
             let payload = Bytes(flight.asked.written());
@@ -345,6 +361,11 @@ impl<'w> Engine<'w> {
             stay.client += flight.sent_at.since(flight.asked_at);
             stay.switch += flight.submitted_at.since(flight.arrived_at);
             stay.ssd += latency;
+            let moved = if flight.asked.kind == IoKind::Management { 0 } else { flight.io.length.0 };
+            let (databases, neighbours) = &mut self.results.bytes;
+            *neighbours
+                .get_mut(flight.client.wrapping_sub(self.world.databases as usize))
+                .unwrap_or(databases) += moved;
             self.results.reads_of[at] += u64::from(is_small);
         }
         match flight.asked.kind {
@@ -358,15 +379,15 @@ impl<'w> Engine<'w> {
     }
 
     fn on_answered(&mut self, id: u64) {
-        let Flight { database: number, asked, asked_at, sent_at, told, .. } =
+        let Flight { client: number, asked, asked_at, sent_at, told, .. } =
             self.flights[id as usize].take().expect("it is on the way once");
         self.free.push(id);
         let ssd = asked.place.ssd.0 as usize;
-        let database = &mut self.databases[number];
-        database.paths[ssd].on_answer(self.now, told, self.now.since(sent_at), asked.written());
+        let client = &mut self.clients[number];
+        client.path(ssd).on_answer(self.now, told, self.now.since(sent_at), asked.written());
         let results = Engine::measured(self.world, self.now, &mut self.results);
         // A volume's knowledge of an IO includes the wait for credit.
-        database.on_io(self.now, &asked, self.now.since(asked_at), results);
+        client.on_io(self.now, &asked, self.now.since(asked_at), results);
         self.send(number, ssd);
         self.follow(number);
     }
@@ -376,14 +397,14 @@ impl<'w> Engine<'w> {
         let ClientChoice::Parda { config, scope } = &self.world.clients else { return };
         for ssd in 0..self.sides.len() {
             let samples: Vec<LatencySample> =
-                self.databases.iter_mut().map(|database| database.paths[ssd].publish()).collect();
+                self.clients.iter_mut().map(|client| client.path(ssd).publish()).collect();
             let all = samples.iter().copied().fold(LatencySample::default(), LatencySample::with);
             for (number, own) in samples.into_iter().enumerate() {
                 let seen = match scope {
                     LatencyScope::AllHosts => all,
                     LatencyScope::OwnHost => own,
                 };
-                self.databases[number].paths[ssd].on_period(self.now, seen);
+                self.clients[number].path(ssd).on_period(self.now, seen);
                 self.send(number, ssd);
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   ycsb ─► lsm ─► files: blob's pool, two copies ─► steering ─► client window ─► delay ─► Policy ─► SSD model
+//!                                            neighbours ─────────────╯
 //!     ▲                                                                                             │
 //!     └───────────────────────────── credit, latency ◄──────────────────────────────────────────────┘
 //! ```
@@ -13,13 +14,15 @@
 //! A run begins as if the databases had run for a while: loaded without IO, their caches warm, each at another point between two compactions.
 //!
 //! Holds: a seed repeats a run; a database never has space twice (the pool asserts it). Tests: `tests`.
-//! Reading order: `database` (the IOs asked for), `engine` (their execution), `choices` (the worth of steering).
+//! Reading order: `database` (the IOs asked for), `neighbour` (other tenants), `engine` (the execution of all), `choices` (the worth of steering).
 
 mod asked;
 mod choices;
+mod client;
 mod database;
 mod engine;
 mod files;
+mod neighbour;
 mod path;
 mod results;
 #[cfg(test)]
@@ -28,5 +31,6 @@ mod world;
 
 pub use choices::Choices;
 pub use engine::run;
+pub use neighbour::Work;
 pub use results::{Purpose, Results, Stay};
 pub use world::World;

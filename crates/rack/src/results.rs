@@ -24,6 +24,8 @@ pub struct Results {
     pub choices: Choices,
     /// Small reads of each SSD, while it was measured.
     pub reads_of: Vec<u64>,
+    /// Bytes read and written for the databases and for each neighbour, while it was measured.
+    pub bytes: (u64, Vec<u64>),
     /// Learnt facts of the first SSD's scheduler.
     pub learnt: Option<Learnt>,
 }
@@ -41,6 +43,8 @@ pub enum Purpose {
     Table,
     /// Given back to the SSD.
     Trim,
+    /// The work of the neighbours.
+    Neighbour,
 }
 
 /// Where the time of IOs went: sums over IOs.
@@ -57,7 +61,7 @@ pub struct Stay {
 }
 
 impl Results {
-    pub(crate) fn new(databases: usize, ssds: usize) -> Results {
+    pub(crate) fn new(databases: usize, neighbours: usize, ssds: usize) -> Results {
         Results {
             kinds: BTreeMap::new(),
             operations: vec![0; databases],
@@ -66,6 +70,7 @@ impl Results {
             stays: BTreeMap::new(),
             choices: Choices::new(ssds),
             reads_of: vec![0; ssds],
+            bytes: (0, vec![0; neighbours]),
             learnt: None,
         }
     }

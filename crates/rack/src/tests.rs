@@ -1,8 +1,8 @@
 //! Claims about small racks.
 
-use crate::{Results, World, run};
+use crate::{Purpose, Results, Work, World, run};
 use blob::steer::Policy;
-use sched::{DeviceConstants, GimbalConfig, Learnt};
+use sched::{DeviceConstants, GimbalConfig, Learnt, Share};
 use sim::{ClientChoice, Network, PolicyChoice};
 use ssd::{Condition, Image, Profile};
 use units::{Bytes, Nanos};
@@ -43,6 +43,9 @@ fn world(name: char, scheduler: PolicyChoice) -> World {
             cache: 256 << 10,
             filter_bits: 10,
         },
+        share: Share::EQUAL,
+        has_classes: false,
+        neighbours: Vec::new(),
         is_log_buffered: false,
         warm_up: Nanos::millis(20),
         duration: Nanos::millis(100),
@@ -92,4 +95,38 @@ fn databases_that_share_ssds_are_slower() {
     let alone = run(&World { databases: 1, threads: 64, ..world('b', PolicyChoice::none()) });
     let shared = run(&World { databases: 6, threads: 64, ..world('b', PolicyChoice::none()) });
     assert!(total(&shared) < 5 * total(&alone), "{} {}", total(&shared), total(&alone));
+}
+
+/// A second of databases, with other tenants.
+fn beside(neighbours: &[Work], has_classes: bool, scheduler: PolicyChoice) -> Results {
+    let duration = Nanos::secs(1);
+    run(&World { neighbours: neighbours.to_vec(), has_classes, duration, ..world('a', scheduler) })
+}
+
+#[test]
+fn neighbours_take_as_much_as_the_scheduler_lets_them() {
+    let all = Work::ALL.map(|(_, work)| work);
+    let [none, level] = [PolicyChoice::none(), PolicyChoice::from(Learnt::default())];
+    let alone = beside(&[], false, none.clone());
+    assert!(alone.bytes.1.is_empty());
+    let (unfair, fair) = (beside(&all, false, none), beside(&all, false, level));
+    for results in [&unfair, &fair] {
+        assert!(results.bytes.0 > 0 && results.bytes.1.iter().all(|bytes| *bytes > 0), "{:?}", results.bytes);
+    }
+    assert!(total(&unfair) < total(&alone) / 2, "{} {}", total(&unfair), total(&alone));
+    assert!(total(&fair) > total(&unfair), "{} {}", total(&fair), total(&unfair));
+}
+
+#[test]
+fn classes_put_the_log_before_compactions() {
+    let wait = |has_classes| {
+        let results = beside(&[Work::Batch], has_classes, PolicyChoice::from(Learnt::default()));
+        let stay = |purpose| {
+            let stay = results.stays[&purpose];
+            stay.switch.0 as f64 / stay.ios as f64
+        };
+        stay(Purpose::Log) / stay(Purpose::Table)
+    };
+    let (with, without) = (wait(true), wait(false));
+    assert!(with < without, "{with} {without}");
 }

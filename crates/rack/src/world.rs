@@ -1,6 +1,8 @@
 //! The simulated world. Together with its seed it determines all results.
 
+use crate::neighbour::Work;
 use blob::steer::Policy;
+use sched::Share;
 use sim::{ClientChoice, Network, PolicyChoice};
 use ssd::Image;
 use units::Nanos;
@@ -33,6 +35,12 @@ pub struct World {
     pub workload: Workload,
     /// Settings of a database.
     pub options: lsm::Options,
+    /// The databases' share of each SSD.
+    pub share: Share,
+    /// The log goes before reads, and these before compactions, within each database: as a volume says on the wire.
+    pub has_classes: bool,
+    /// Other tenants of the SSDs.
+    pub neighbours: Vec<Work>,
     /// A write ends when it is in the client's buffer of the log, not when both copies of the log have it. The buffer is written by 128 KiB.
     pub is_log_buffered: bool,
     /// Not measured.

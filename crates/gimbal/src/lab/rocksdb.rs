@@ -8,12 +8,13 @@ use crate::output;
 use ::lab::racks::{self, OPTIONS, Point, RackRecord, RackRun};
 use ::lab::scheduler::Scheduler;
 use ::lab::ssds::CalibratedSsd;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use blob::steer::Policy;
 use clap::ValueEnum;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
-use rack::World;
+use rack::{Work, World};
+use sched::{Percentile, Share, Slo};
 use sim::Network;
 use ssd::Image;
 use std::path::Path;
@@ -64,6 +65,17 @@ pub(super) struct Args {
     /// State of their flash at the start
     #[arg(long, value_enum, default_value = "fragmented")]
     condition: Condition,
+    /// Other tenants of every SSD: `backup` (reads of 128 KiB in order, 16 outstanding), `load` (writes, the same),
+    /// `batch` (reads of 4 KiB at random, 128 outstanding); a name may be repeated
+    #[arg(long, value_name = "WORK,...", value_delimiter = ',')]
+    neighbour: Vec<String>,
+    /// Each database says what it waits for: its log goes before its reads, and these before its compactions
+    #[arg(long)]
+    classes: bool,
+    /// Each database has this objective for its reads on each SSD, with `level` and ReFlex: reads per second, and their
+    /// 99th percentile
+    #[arg(long, value_names = ["IOPS", "TIME"], num_args = 2)]
+    objective: Option<Vec<String>>,
     /// Virtual time before measuring
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     warm_up: Nanos,
@@ -106,6 +118,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         Condition::Fragmented => ssd::Condition::Fragmented,
     };
     let image = Image::new(&ssd.profile, condition, args.seed);
+    let neighbours = args.neighbour.iter().map(|name| neighbour(name)).collect::<Result<Vec<_>>>()?;
+    let share = Share { slo: args.objective.as_deref().map(objective).transpose()?, ..Share::EQUAL };
     let policies = args.policy.iter().map(|name| policy(name)).collect::<Result<Vec<_>>>()?;
     let mut runs = Vec::new();
     for scheduler in &args.scheduler {
@@ -133,6 +147,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
                         threads,
                         workload: workload.clone(),
                         options: OPTIONS,
+                        share,
+                        has_classes: args.classes,
+                        neighbours: neighbours.clone(),
                         is_log_buffered: args.log == LogMode::Buffered,
                         warm_up: args.warm_up,
                         duration: args.duration,
@@ -170,6 +187,25 @@ fn policy(name: &str) -> Result<(&'static str, Policy)> {
     })
 }
 
+fn neighbour(name: &str) -> Result<Work> {
+    let found = Work::ALL.into_iter().find(|(known, _)| *known == name);
+    found.map(|(_, work)| work).with_context(|| {
+        let known = Work::ALL.map(|(name, _)| name).join(", ");
+        format!("--neighbour: there is no work {name}; there are {known}")
+    })
+}
+
+fn objective(words: &[String]) -> Result<Slo> {
+    let [iops, latency] = words else { unreachable!("clap takes two") };
+    let iops: u64 = iops.parse().ok().filter(|iops| *iops > 0).with_context(|| {
+        format!("--objective: {iops} is no number of reads per second; write 2000, for example")
+    })?;
+    let latency: Nanos = latency
+        .parse()
+        .map_err(|error| anyhow!("--objective: {latency}: {error}; write 2ms, for example"))?;
+    Ok(Slo { iops, read_percent: 100, percentile: Percentile::P99, latency })
+}
+
 fn workload(name: char, records: u64) -> Result<Workload> {
     let workload = racks::workload(name, records)?;
     ensure!(workload.mix.scan <= 0.0, "workload {name} scans, which the model of RocksDB does not");
@@ -200,6 +236,8 @@ fn table(records: &[RackRecord]) -> Table {
         "reads p99",
         "p99.9",
         "slowest / fastest",
+        "MB/s",
+        "neighbours' MB/s",
     ];
     let mut table = new_table(header, 3);
     for record in records {
@@ -218,6 +256,13 @@ fn table(records: &[RackRecord]) -> Table {
             micros(record.reads.p99),
             micros(record.reads.p999),
             format!("{:.2}", record.evenness),
+            format!("{:.0}", record.bytes / 1e6),
+            record
+                .neighbours
+                .iter()
+                .map(|bytes| format!("{:.0}", bytes / 1e6))
+                .collect::<Vec<_>>()
+                .join(", "),
         ]);
     }
     table

@@ -29,6 +29,7 @@ use crate::scheduler::Scheduler;
 use crate::ssds::CalibratedSsd;
 use blob::steer::Policy;
 use rack::World;
+use sched::Share;
 use sim::{Network, PolicyChoice};
 use ssd::{Condition, Image};
 use units::Nanos;
@@ -193,6 +194,9 @@ impl RackExperiment {
                         threads: self.threads,
                         workload: workload.clone(),
                         options: OPTIONS,
+                        share: Share::EQUAL,
+                        has_classes: false,
+                        neighbours: Vec::new(),
                         is_log_buffered: false,
                         warm_up: self.warm_up.max(scheduler.learns_for()),
                         duration: self.duration,

@@ -34,6 +34,11 @@ pub struct RackRecord {
     pub all: Latencies,
     /// The same for reads.
     pub reads: Latencies,
+    /// Bytes that the databases read and write per second of virtual time.
+    pub bytes: f64,
+    /// The same of each neighbour.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub neighbours: Vec<f64>,
     /// Operations of the slowest database over those of the fastest.
     pub evenness: f64,
     /// The mean time of IOs, by their purpose.
@@ -104,6 +109,8 @@ impl RackRecord {
             throughput: results.all().len() as f64 / seconds,
             all: Latencies::of(&results.all()),
             reads: Latencies::of(results.kinds.get(&Kind::Read).unwrap_or(&none)),
+            bytes: results.bytes.0 as f64 / seconds,
+            neighbours: results.bytes.1.iter().map(|bytes| *bytes as f64 / seconds).collect(),
             evenness: least.zip(most).map_or(0.0, |(least, most)| *least as f64 / (*most).max(1) as f64),
             ios: results
                 .stays
@@ -122,6 +129,7 @@ fn name(purpose: Purpose) -> &'static str {
         Purpose::Merge => "merge",
         Purpose::Table => "table",
         Purpose::Trim => "trim",
+        Purpose::Neighbour => "neighbour",
     }
 }
 
