@@ -72,7 +72,7 @@ enum Command {
     Serve(Box<serve::Args>),
     /// Probe an SSD from the outside and record its performance as a profile; destroys its data
     Ssdtest(Box<ssdtest::Args>),
-    /// Create, list, show, check and remove volumes: files on the SSDs of several targets
+    /// Create, list, fill, check and remove volumes: files on the SSDs of several targets
     Volume(volume::Args),
     /// List the SSDs that the targets of a rack have registered
     Targets(targets::Args),

@@ -1,5 +1,6 @@
 //! `gimbal volume`: volumes on the SSDs of a rack, as the metadata store knows them.
 
+mod copy;
 mod mounted;
 mod table;
 
@@ -10,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use blob::catalog::{self, VolumeState};
 use blob::{Geometry, Report};
 use clap::Subcommand;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use units::{Bytes, Nanos};
 
@@ -59,6 +61,28 @@ enum VolumeCommand {
         store: StoreArgs,
         /// Name of the volume
         name: String,
+    },
+    /// Copy a directory of this machine into a volume, checked; run again, it goes on where it ended
+    Import {
+        #[command(flatten)]
+        options: copy::Options,
+        /// Name of the volume
+        name: String,
+        /// The directory; its files must not change meanwhile
+        local_dir: PathBuf,
+        /// The directory in the volume that gets the same files, such as /db; made if there is none
+        path: String,
+    },
+    /// Copy a directory of a volume to this machine, checked; run again, it goes on where it ended
+    Export {
+        #[command(flatten)]
+        options: copy::Options,
+        /// Name of the volume
+        name: String,
+        /// The directory in the volume, such as /db
+        path: String,
+        /// The directory that gets the same files: a new or empty one, or one that an earlier export has left
+        local_dir: PathBuf,
     },
     /// Check every copy of every block, and repair; the volume must not be mounted
     Scrub {
@@ -119,6 +143,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             catalog::remove(&mut *store.open()?, &name)
                 .with_context(|| format!("volume {name} was not removed"))?;
             output::line(format_args!("removed {name}"))?;
+        }
+        VolumeCommand::Import { options, name, local_dir, path } => {
+            return copy::run(&options, copy::Direction::Import, &name, &local_dir, &path);
+        }
+        VolumeCommand::Export { options, name, path, local_dir } => {
+            return copy::run(&options, copy::Direction::Export, &name, &local_dir, &path);
         }
         VolumeCommand::Scrub { store, keys, name } => {
             return verdict(mounted::with(&store, &keys, mounted::settings(&name), blob::Request::Scrub)?);

@@ -13,13 +13,8 @@ pub(super) fn settings(name: &str) -> Settings {
     Settings::new(name, &unique_name())
 }
 
-/// Mounts a volume, carries out a request that ends with a report, and unmounts.
-pub(super) fn with(
-    store: &StoreArgs,
-    keys: &KeyFlags,
-    settings: Settings,
-    request: Request,
-) -> Result<Report> {
+/// Mounts a volume.
+pub(super) fn open(store: &StoreArgs, keys: &KeyFlags, settings: Settings) -> Result<Mount> {
     let (host, host_id) = identity();
     let name = settings.name.clone();
     let options = Options {
@@ -31,8 +26,18 @@ pub(super) fn with(
         memory: Bytes::mib(64),
         io_timeout: Nanos::secs(10),
     };
-    let mount =
-        Mount::open(options, store.open()?).with_context(|| format!("volume {name} cannot be mounted"))?;
+    Mount::open(options, store.open()?).with_context(|| format!("volume {name} cannot be mounted"))
+}
+
+/// Mounts a volume, carries out a request that ends with a report, and unmounts.
+pub(super) fn with(
+    store: &StoreArgs,
+    keys: &KeyFlags,
+    settings: Settings,
+    request: Request,
+) -> Result<Report> {
+    let name = settings.name.clone();
+    let mount = open(store, keys, settings)?;
     let outcome = mount.call(request);
     mount.unmount().with_context(|| format!("volume {name} was not unmounted in order"))?;
     match outcome {
