@@ -300,7 +300,7 @@ impl Read for Reader {
         let name = self.path.display();
         let now = file.metadata().with_context(|| format!("{name} cannot be looked at"))?;
         if (now.len(), stamp(&now)) != listed {
-            bail!("{name} has changed since the copy began: {SEEMS_OPEN}");
+            bail!("{name} has changed since the copy began; {SEEMS_OPEN}");
         }
         Ok(())
     }

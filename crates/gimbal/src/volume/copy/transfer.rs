@@ -9,12 +9,12 @@
 //!        is there before all else is (`a_copy_interrupted_anywhere_and_continued_is_whole`).
 //! Elsewhere: what is done with which file is `plan`; how bytes are read and written is `local` and `remote`.
 
-use super::place::{Kind, Place, Read, is_current, part_of};
+use super::place::{Entry, Kind, Place, Read, is_current, part_of};
 use super::plan::{Plan, Work};
 use super::watch::Watch;
 use anyhow::{Context, Result, bail};
 use crc_fast::{CrcAlgorithm, Digest};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use units::Bytes;
 
 /// Most paths in one message.
@@ -106,10 +106,13 @@ impl Transfer<'_> {
         for work in others {
             summary.continued_bytes += self.copy(work)?;
         }
-        if self.from.list()?.as_ref() != Some(&source) {
+        let now = self.from.list()?.unwrap_or_default();
+        let changed = changed(&source, &now);
+        if !changed.is_empty() {
+            let paths: Vec<String> = changed.into_iter().map(|path| self.from.name(path)).collect();
             bail!(
-                "files below {} were made, removed or changed during the copy, so it is not one state of them: {SEEMS_OPEN}",
-                self.from.name("")
+                "made, removed or changed during the copy, which has no single state of them therefore: {}\n{SEEMS_OPEN}",
+                shown(&paths)
             );
         }
         self.to.sync_names()?;
@@ -217,7 +220,7 @@ impl Transfer<'_> {
         }
         reader.check_unchanged()?;
         if size != work.size {
-            bail!("{} has another size than before: {SEEMS_OPEN}", self.from.name(&work.path));
+            bail!("{} has another size than before; {SEEMS_OPEN}", self.from.name(&work.path));
         }
         writer.finish()?;
         let (length, back) = self.digest_of(&mut *self.to.read(&part, 0, None)?, &work.path)?;
@@ -244,7 +247,16 @@ impl Transfer<'_> {
 }
 
 /// The likely cause of a source that changes, and the advice.
-pub(super) const SEEMS_OPEN: &str = "a database there seems to be open; close it, or copy a checkpoint of it (`ldb checkpoint`), and run the command again";
+pub(super) const SEEMS_OPEN: &str = "a database there seems to be open; close it, or copy a checkpoint of it \
+     (`ldb checkpoint`), and run the command again, with --replace if it has changed files that were copied before";
+/// The paths that are not the same in both lists.
+fn changed<'a>(before: &'a [Entry], after: &'a [Entry]) -> BTreeSet<&'a str> {
+    let of = |entries: &'a [Entry]| -> BTreeMap<&'a str, Kind> {
+        entries.iter().map(|entry| (entry.path.as_str(), entry.kind)).collect()
+    };
+    let (before, after) = (of(before), of(after));
+    before.keys().chain(after.keys()).copied().filter(|path| before.get(path) != after.get(path)).collect()
+}
 
 fn digest() -> Digest {
     Digest::new(CrcAlgorithm::Crc64Nvme)
