@@ -3,7 +3,7 @@
 //! Only regular files are opened, and never in a way that could wait: a FIFO has a reader only if someone writes to it. Each file is
 //! looked at before it is opened and again afterwards.
 //!
-//! A `LOCK` of RocksDB beside a `CURRENT` is held as long as files are copied from there. So a database that is open is found
+//! A `LOCK` of RocksDB beside a `CURRENT` is held as long as the copy takes. So a database that is open is found
 //! before anything is copied, and none can be opened meanwhile. The file itself is empty, and is not opened again: closing it
 //! would give the lock back.
 

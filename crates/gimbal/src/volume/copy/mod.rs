@@ -82,10 +82,10 @@ pub(super) fn run(
     let mut local = Local::new(dir, piece);
     path_of(path)?;
     // Problems of this machine are found before the volume is mounted.
-    match (direction, local.list()?) {
-        (Direction::Import, None) => bail!("{} does not exist", dir.display()),
-        (Direction::Import, Some(entries)) => local.lock_databases(&entries)?,
-        (Direction::Export, _) => {}
+    match local.list()? {
+        Some(entries) => local.lock_databases(&entries)?,
+        None if direction == Direction::Import => bail!("{} does not exist", dir.display()),
+        None => {}
     }
     let watch = Watch::on_signals(options.rate)?;
     let mount = mount(options, volume)?;
@@ -145,7 +145,7 @@ fn mount(options: &Options, volume: &str) -> Result<Mount> {
 
 fn print(summary: &Summary, json: bool, from: &str, to: &str, took: Nanos) -> Result<()> {
     let Summary { files, bytes, dirs, copied_files, copied_bytes, .. } = *summary;
-    let Summary { continued_bytes, skipped_files, skipped_bytes, ref extra, .. } = *summary;
+    let Summary { continued_bytes, skipped_files, skipped_bytes, ref set_aside, ref extra, .. } = *summary;
     if json {
         return output::line(json!({
             "from": from,
@@ -159,6 +159,7 @@ fn print(summary: &Summary, json: bool, from: &str, to: &str, took: Nanos) -> Re
             "skipped_files": skipped_files,
             "skipped_bytes": skipped_bytes,
             "extra": extra,
+            "set_aside": set_aside,
             "seconds": took.as_secs_f64(),
         }));
     }
@@ -172,6 +173,12 @@ fn print(summary: &Summary, json: bool, from: &str, to: &str, took: Nanos) -> Re
     ))?;
     if continued_bytes > 0 {
         output::line(format_args!("{} of that were left by an earlier copy", megabytes(continued_bytes)))?;
+    }
+    if !set_aside.is_empty() {
+        output::line(format_args!(
+            "logs of another state of a database got other names, so that they are not replayed into this one: {}",
+            shown(set_aside)
+        ))?;
     }
     if !extra.is_empty() {
         output::line(format_args!("{to} also has, left as it is: {}", shown(extra)))?;

@@ -10,6 +10,8 @@ use crc_fast::{CrcAlgorithm, checksum};
 
 /// The ending of the name under which a file is written until it is complete.
 pub(super) const PART: &str = ".gimbal-part";
+/// The ending of the name that a log gets which would be replayed into a database that is not its own.
+pub(super) const ASIDE: &str = ".gimbal-aside";
 /// The longest name of a file in a directory of this machine, in bytes.
 pub(super) const NAME_MAX: usize = 255;
 /// The file of RocksDB that makes the files beside it a database: it names the one with the list of all others.
@@ -125,9 +127,21 @@ pub(super) fn is_current(path: &str) -> bool {
     split(path).1 == CURRENT
 }
 
+/// Whether this is the path of a write-ahead log of RocksDB: a number, and `.log`.
+pub(super) fn is_log(path: &str) -> bool {
+    let number = split(path).1.strip_suffix(".log");
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn logs_are_numbers() {
+        assert!(is_log("000012.log") && is_log("db/7.log"));
+        assert!(["LOG", ".log", "x1.log", "12.log.old", "12.sst"].iter().all(|path| !is_log(path)));
+    }
 
     #[test]
     fn the_name_of_a_part_lies_beside_its_file_and_fits() {

@@ -3,7 +3,7 @@
 //! Directories come before what is in them, and RocksDB's `CURRENT` files after all others: without it, RocksDB opens no
 //! database.
 
-use super::place::{Entry, Kind, Place, Stamp, is_current, is_part, part_of, split};
+use super::place::{ASIDE, Entry, Kind, Place, Stamp, is_current, is_log, is_part, part_of, split};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A file to be copied, and what the destination has of it.
@@ -95,6 +95,24 @@ impl Plan {
             is_current(&work.path) && work.there.is_some() && dirs.contains(split(&work.path).0)
         };
         self.files.iter().filter(is_stale).map(|work| work.path.clone()).collect()
+    }
+
+    /// The logs beside the `CURRENT` files that are copied, of which the source has none, with other names for them. RocksDB
+    /// replays every log with a high enough number into the database that it opens.
+    pub(super) fn foreign_logs(&self, work: &[&Work]) -> Vec<(String, String)> {
+        let currents = work.iter().filter(|work| is_current(&work.path));
+        let dirs: BTreeSet<&str> = currents.map(|work| split(&work.path).0).collect();
+        let logs = self.extra.iter().filter(|path| is_log(path) && dirs.contains(split(path).0));
+        logs.map(|path| (path.clone(), self.aside(path))).collect()
+    }
+
+    /// A name that the destination does not have.
+    fn aside(&self, path: &str) -> String {
+        let mut aside = format!("{path}{ASIDE}");
+        while self.extra.contains(&aside) {
+            aside.push('+');
+        }
+        aside
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Summary {
     pub(super) copied_bytes: u64,
     /// Bytes of these files that an interrupted copy had left.
     pub(super) continued_bytes: u64,
+    /// Logs of the destination that got other names.
+    pub(super) set_aside: Vec<String>,
     /// Files that were there already, equal.
     pub(super) skipped_files: u64,
     pub(super) skipped_bytes: u64,
@@ -95,10 +97,16 @@ impl Transfer<'_> {
             copied_files: work.len() as u64,
             copied_bytes: sum(&work),
             continued_bytes: 0,
+            set_aside: Vec::new(),
             skipped_files: skipped.len() as u64,
             skipped_bytes: sum(&skipped),
-            extra: plan.extra,
+            extra: plan.extra.clone(),
         };
+        for (log, aside) in plan.foreign_logs(&work) {
+            self.to.rename(&log, &aside)?;
+            summary.extra.retain(|path| *path != log);
+            summary.set_aside.push(aside);
+        }
         // Each byte is copied and read back.
         self.watch.begin("copying", 2 * sum(&work));
         let (currents, others): (Vec<&Work>, Vec<&Work>) =

@@ -135,3 +135,22 @@ fn a_place_with_files_of_others_is_no_place_for_an_export() {
     to.files.borrow_mut().insert(name.to_owned(), bytes.to_vec());
     assert_eq!(export.run().expect("it goes on").extra, ["notes.txt"]);
 }
+
+#[test]
+fn logs_of_another_state_are_not_replayed_into_a_database() {
+    let from = Memory::with(&TREE);
+    let mut old = TREE.to_vec();
+    old[1] = ("db/CURRENT", b"MANIFEST-000002\n");
+    old.extend([
+        ("db/000099.log", b"newer".as_slice()),
+        ("db/000098.log.gimbal-aside", b""),
+        ("db/000098.log", b"y"),
+    ]);
+    // One beside no database of the source, and one in a database that is equal.
+    old.extend([("other/000099.log", b"z".as_slice()), ("000099.log", b"z")]);
+    let to = Memory::with(&old);
+    let summary = copy(&from, &to, true).expect("nothing is in its way");
+    assert_eq!(summary.set_aside, ["db/000098.log.gimbal-aside+", "db/000099.log.gimbal-aside"]);
+    assert_eq!(summary.extra, ["000099.log", "db/000098.log.gimbal-aside", "other/000099.log"]);
+    assert_eq!(to.files.borrow()["db/000099.log.gimbal-aside"], b"newer");
+}
