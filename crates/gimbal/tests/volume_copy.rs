@@ -395,6 +395,25 @@ fn a_source_that_changes_meanwhile_is_an_error() {
 }
 
 #[test]
+fn a_volume_that_gets_full_is_named_and_keeps_what_it_has() {
+    let rack = Rack::new("copy-no-space", 2);
+    rack.create();
+    let scratch = Scratch::new("copy-no-space-local");
+    let source = scratch.file("source");
+    // Each file takes a micro blob of 64 KiB of the 240 MiB: more than their bytes say.
+    (0..4200).for_each(|number| put(&source, &format!("{:02}/{number}", number % 50), number, 3));
+    let import = ["volume", "import", VOLUME, text(&source), "/"];
+    refused(&rack, &import, &["db:/", "no space on two SSDs", "which goes on"]);
+    let kept = fs::read_dir(source.join("00")).expect("a directory").count() as u64;
+    // With fewer files it goes on.
+    (0..4200).filter(|number| number % 50 >= 40).for_each(|number| {
+        fs::remove_file(source.join(format!("{:02}/{number}", number % 50))).expect("it is there");
+    });
+    let ended = numbers(&rack, &import);
+    assert!(ended["files"] == 3360 && ended["skipped_files"] >= kept, "{ended:?}");
+}
+
+#[test]
 fn a_local_disk_that_is_full_is_named() {
     let rack = Rack::new("copy-full", 2);
     rack.create();

@@ -198,7 +198,11 @@ impl Place for Local {
             }
         }
         if !problems.is_empty() {
-            bail!("{} cannot be copied from or to: {}", self.root.display(), shown(&problems));
+            bail!(
+                "in {} there is something that cannot be copied: {}",
+                self.root.display(),
+                shown(&problems)
+            );
         }
         entries.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(Some(entries))
