@@ -1,4 +1,7 @@
 //! `gimbal volume import` and `gimbal volume export` on real targets: copied, compared, killed and run again, refused.
+//!
+//! A line of progress comes two seconds after the start at the earliest. Files are so large that, at their rate, the copy has some
+//! seconds left then.
 
 #![cfg(target_os = "linux")]
 
@@ -186,8 +189,8 @@ fn a_killed_import_goes_on_where_it_ended() {
     let scratch = Scratch::new("copy-killed-local");
     let (source, back) = (scratch.file("source"), scratch.file("back"));
     put(&source, "CURRENT", 1, 16);
-    put(&source, "a.sst", 2, 5_000_000);
-    put(&source, "b.sst", 3, 6_000_001);
+    put(&source, "a.sst", 2, 8_000_000);
+    put(&source, "b.sst", 3, 16_000_001);
     put(&source, "c.sst", 4, 100_000);
     let limited = ["volume", "import", VOLUME, text(&source), "/db", "--rate", "2M"];
     let mut running = Running::start(&rack, &limited);
@@ -222,8 +225,8 @@ fn a_killed_export_goes_on_and_a_signal_ends_one_in_order() {
     let scratch = Scratch::new("copy-export-local");
     let (source, back) = (scratch.file("source"), scratch.file("back"));
     put(&source, "CURRENT", 1, 16);
-    put(&source, "a.sst", 2, 5_000_000);
-    put(&source, "b.sst", 3, 6_000_001);
+    put(&source, "a.sst", 2, 12_000_000);
+    put(&source, "b.sst", 3, 12_000_001);
     rack.ask(&["volume", "import", VOLUME, text(&source), "/"]);
     let export = ["volume", "export", VOLUME, "/", text(&back)];
     let mut running = Running::start(&rack, &[&export[..], &["--rate", "2M"]].concat());
@@ -368,7 +371,7 @@ fn a_source_that_changes_meanwhile_is_an_error() {
     let scratch = Scratch::new("copy-changes-local");
     let source = scratch.file("source");
     put(&source, "CURRENT", 1, 16);
-    put(&source, "000001.log", 2, 8_000_000);
+    put(&source, "000001.log", 2, 16_000_000);
     put(&source, "000002.sst", 3, 1000);
     let limited = ["volume", "import", VOLUME, text(&source), "/db", "--rate", "4M"];
     let mut running = Running::start(&rack, &limited);
