@@ -434,10 +434,6 @@ fn a_local_disk_that_is_full_is_named() {
     };
     let mount = format!("mount -t tmpfs -o size=1m none {}", text(&back));
     let said = stderr(&run(&mount));
-    if said.contains("unshare failed") || said.contains("mount:") {
-        // A machine that allows no namespaces.
-        return;
-    }
     assert!(said.contains(text(&back)) && said.contains("nothing was copied"), "{said}");
     // Room that goes away meanwhile cannot be made here; a limit has the same effect.
     let said = stderr(&run("trap '' XFSZ; ulimit -f 1000"));
