@@ -72,10 +72,13 @@ pub(super) struct Args {
     /// Each database says what it waits for: its log goes before its reads, and these before its compactions
     #[arg(long)]
     classes: bool,
-    /// Each database has this objective for its reads on each SSD, with `level` and ReFlex: reads per second, and their
-    /// 99th percentile
+    /// Each database has this objective on each SSD, with `level` and ReFlex: IOs per second, and the 99th percentile of
+    /// their latency
     #[arg(long, value_names = ["IOPS", "TIME"], num_args = 2)]
     objective: Option<Vec<String>>,
+    /// Reads among the objective's IOs, in percent; with 0 it is one for writes
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, requires = "objective", value_parser = clap::value_parser!(u8).range(0..=100))]
+    objective_reads: u8,
     /// Virtual time before measuring
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     warm_up: Nanos,
@@ -119,7 +122,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     };
     let image = Image::new(&ssd.profile, condition, args.seed);
     let neighbours = args.neighbour.iter().map(|name| neighbour(name)).collect::<Result<Vec<_>>>()?;
-    let share = Share { slo: args.objective.as_deref().map(objective).transpose()?, ..Share::EQUAL };
+    let share = Share {
+        slo: args.objective.as_deref().map(|words| objective(words, args.objective_reads)).transpose()?,
+        ..Share::EQUAL
+    };
     let policies = args.policy.iter().map(|name| policy(name)).collect::<Result<Vec<_>>>()?;
     let mut runs = Vec::new();
     for scheduler in &args.scheduler {
@@ -195,15 +201,15 @@ fn neighbour(name: &str) -> Result<Work> {
     })
 }
 
-fn objective(words: &[String]) -> Result<Slo> {
+fn objective(words: &[String], read_percent: u8) -> Result<Slo> {
     let [iops, latency] = words else { unreachable!("clap takes two") };
     let iops: u64 = iops.parse().ok().filter(|iops| *iops > 0).with_context(|| {
-        format!("--objective: {iops} is no number of reads per second; write 2000, for example")
+        format!("--objective: {iops} is no number of IOs per second; write 2000, for example")
     })?;
     let latency: Nanos = latency
         .parse()
         .map_err(|error| anyhow!("--objective: {latency}: {error}; write 2ms, for example"))?;
-    Ok(Slo { iops, read_percent: 100, percentile: Percentile::P99, latency })
+    Ok(Slo { iops, read_percent, percentile: Percentile::P99, latency })
 }
 
 fn workload(name: char, records: u64) -> Result<Workload> {
