@@ -125,13 +125,18 @@ pub(crate) struct OpenedReader {
     reader: Option<Box<Reader>>,
 }
 
+/// The bytes of a read, as C++ holds them.
+pub(crate) struct Bytes {
+    _held: Vec<u8>,
+}
+
 /// Bytes that were read; null after an error.
 #[repr(C)]
 pub(crate) struct Lent {
     status: Status,
     /// Lives as long as `bytes`.
     text: Text,
-    bytes: Option<Box<Vec<u8>>>,
+    bytes: Option<Box<Bytes>>,
 }
 
 impl<T> From<Result<T, Fault>> for Status {
@@ -359,16 +364,16 @@ extern "C" fn gimbal_read_end(read: Box<PendingRead>, space: Space) -> Number {
 extern "C" fn gimbal_read_lend(read: Box<PendingRead>) -> Lent {
     match read.end() {
         Ok(bytes) => {
-            // The bytes stay where they are when the vector moves into its box.
+            // The bytes stay where they are when their vector moves.
             let text = Text { start: bytes.as_ptr(), length: bytes.len() };
-            Lent { status: Ok::<_, Fault>(()).into(), text, bytes: Some(Box::new(bytes)) }
+            Lent { status: Ok::<_, Fault>(()).into(), text, bytes: Some(Box::new(Bytes { _held: bytes })) }
         }
         Err(fault) => Lent { status: Err::<(), _>(fault).into(), text: Text::of(""), bytes: None },
     }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn gimbal_bytes_release(bytes: Option<Box<Vec<u8>>>) {
+extern "C" fn gimbal_bytes_release(bytes: Option<Box<Bytes>>) {
     drop(bytes);
 }
 
