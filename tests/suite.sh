@@ -40,7 +40,11 @@ scripts() {
 		packaging/ocf/gimbal-group
 }
 
-phase "format" cargo fmt --all --check
+format() {
+	cargo fmt --all --check && cargo fmt --manifest-path rocksdb/bundled/Cargo.toml --all --check
+}
+
+phase "format" format
 phase "scripts" scripts
 phase "unsafe" tests/unsafe.sh
 phase "lints" cargo clippy --workspace --all-targets --locked -- -D warnings

@@ -68,10 +68,8 @@ impl RocksDb {
     fn build(&self) -> cc::Build {
         let mut build = cc::Build::new();
         build.cpp(true).includes(&self.include).include(public_header()).flag("-Wno-unused-parameter");
-        if self.is_bundled {
-            // Some crates compile RocksDB without type information: classes that have it could not be linked with its own.
-            build.flag_if_supported("-fno-rtti");
-        }
+        // RocksDB may have been compiled without type information: classes that have it could not be linked with its own.
+        build.flag_if_supported("-fno-rtti");
         build
     }
 
