@@ -90,14 +90,14 @@ run_once() {
 	wait "$copier" || true
 }
 
-# A guest whose kernel dies before the script began may be booted again: no test has anything to do
-# with that, it is the emulator's fault (see boot).
+# A guest whose kernel, or whose QEMU (SIGSEGV: 139), dies before the script began may be booted
+# again: no test has anything to do with that, it is the emulator's fault (see boot).
 outcome() {
 	if grep '^status=' "$session/status"; then
 		return
 	elif [ "$qemu_status" = 124 ] || [ "$qemu_status" = 137 ]; then
 		echo "out of time"
-	elif [ -s "$session/console" ] && ! script_began; then
+	elif { [ -s "$session/console" ] || [ "$qemu_status" = 139 ]; } && ! script_began; then
 		echo "died booting"
 	else
 		echo "ended without a result"
