@@ -100,10 +100,14 @@ struct Cost {
     calls: u64,
     /// Whether it was in functions of an SSD's pipeline.
     is_of_ssd: bool,
+    /// Whether it was in those of a volume.
+    is_of_volume: bool,
 }
 
 /// Part of the names of functions that only the thread of an SSD runs.
 const OF_SSD: &str = "server::pipeline::Pipeline";
+/// The same for the thread of a volume.
+const OF_VOLUME: &str = "blob::volume::mount::";
 
 /// The cost of each thread of a run.
 struct Threads(Vec<Cost>);
@@ -123,14 +127,19 @@ impl Threads {
         let (host, target) = self.0.split_at(1);
         let counted = match side {
             Side::All | Side::Ssd => &self.0,
-            Side::Host => host,
-            Side::Target => target,
+            Side::Host | Side::Caller => host,
+            Side::Target | Side::Volume => target,
         };
-        let counted = counted.iter().filter(|cost| side != Side::Ssd || cost.is_of_ssd);
+        let counted = counted.iter().filter(|cost| match side {
+            Side::Ssd => cost.is_of_ssd,
+            Side::Volume => cost.is_of_volume,
+            Side::All | Side::Host | Side::Target | Side::Caller => true,
+        });
         counted.fold(Cost::default(), |sum, cost| Cost {
             instructions: sum.instructions + cost.instructions,
             calls: sum.calls + cost.calls,
             is_of_ssd: sum.is_of_ssd || cost.is_of_ssd,
+            is_of_volume: sum.is_of_volume || cost.is_of_volume,
         })
     }
 }
@@ -147,7 +156,9 @@ fn cost_of(text: &str, program: &str) -> Result<Cost> {
         } else if let Some(name) = line.strip_prefix("cob=") {
             callee_is_ours = Some(name_of(name, &mut objects)? == program);
         } else if let Some(name) = line.strip_prefix("fn=") {
-            cost.is_of_ssd |= name_of(name, &mut functions)?.contains(OF_SSD);
+            let name = name_of(name, &mut functions)?;
+            cost.is_of_ssd |= name.contains(OF_SSD);
+            cost.is_of_volume |= name.contains(OF_VOLUME);
         } else if let Some(name) = line.strip_prefix("cfn=") {
             name_of(name, &mut functions)?;
         } else if let Some(call) = line.strip_prefix("calls=") {
@@ -228,9 +239,9 @@ totals: 185
     fn only_the_programs_own_instructions_count_and_its_calls_of_others() {
         assert_eq!(
             cost_of(FILE, "/bin/counts").unwrap(),
-            Cost { instructions: 125, calls: 3, is_of_ssd: false }
+            Cost { instructions: 125, calls: 3, ..Cost::default() }
         );
-        let of_libc = Cost { instructions: 60, calls: 1, is_of_ssd: false };
+        let of_libc = Cost { instructions: 60, calls: 1, ..Cost::default() };
         assert_eq!(cost_of(FILE, "/lib/libc.so").unwrap(), of_libc);
     }
 

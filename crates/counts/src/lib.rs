@@ -7,6 +7,7 @@
 pub mod decision;
 mod pdu;
 mod simulated;
+mod volume;
 mod wire;
 mod work;
 

@@ -1,8 +1,9 @@
 //! The list of counted work.
 
 use crate::decision::{BACKLOGGED, LIGHT, Load, MIXED, PACED};
+use crate::volume::Counted;
 use crate::wire::Carrier;
-use crate::{decision, pdu, simulated, wire};
+use crate::{decision, pdu, simulated, volume, wire};
 use host::Operation;
 use sched::Scheduler;
 
@@ -39,6 +40,10 @@ pub enum Side {
     Target,
     /// Of these, the thread of the SSD.
     Ssd,
+    /// The caller of a volume: the thread that runs the work.
+    Caller,
+    /// The volume's thread.
+    Volume,
 }
 
 impl Side {
@@ -49,6 +54,8 @@ impl Side {
             Side::Host => ".host",
             Side::Target => ".target",
             Side::Ssd => ".ssd",
+            Side::Caller => ".caller",
+            Side::Volume => ".volume",
         }
     }
 }
@@ -85,6 +92,10 @@ impl Work {
         Work { sides: &[Side::Target, Side::Ssd], ..Work::on_one_thread(name, WIRE_IOS, run, about) }
     }
 
+    fn on_a_volume(name: &str, run: fn(u32), about: &'static str) -> Work {
+        Work { sides: &[Side::Caller, Side::Volume], ..Work::on_one_thread(name, VOLUME_IOS, run, about) }
+    }
+
     fn decided(scheduler: &'static Scheduler, load: Load) -> Work {
         Work {
             name: format!("decision.{}.{}", scheduler.name, load.name),
@@ -100,6 +111,7 @@ const DECISIONS: u32 = 1 << 14;
 const PDUS: u32 = 1 << 14;
 const SIMULATED: u32 = 1 << 14;
 const WIRE_IOS: u32 = 1 << 11;
+const VOLUME_IOS: u32 = 1 << 10;
 const WRITE: Operation = Operation::Write { durable: false };
 
 /// Schedulers that are also counted where IOs wait for tokens, and where they are of several kinds.
@@ -164,6 +176,16 @@ pub fn works() -> Vec<Work> {
             "a 4 KiB write, eight at a time, connection and SSD on two threads",
         ),
     ];
+    works.push(Work::on_a_volume(
+        "volume.read",
+        |reads| volume::run(Counted::Read, reads),
+        "a read of 4 KiB from a volume, one at a time",
+    ));
+    works.push(Work::on_a_volume(
+        "volume.synced-write",
+        |writes| volume::run(Counted::SyncedWrite, writes),
+        "an append of 4 KiB to a volume and a sync, on two targets, one at a time",
+    ));
     for scheduler in Scheduler::ALL {
         works.extend([LIGHT, BACKLOGGED].map(|load| Work::decided(scheduler, load)));
     }

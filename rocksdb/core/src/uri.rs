@@ -243,7 +243,7 @@ impl Uri {
         settings.window = self.window.unwrap_or(settings.window);
         let Uri { backend, memory, io_timeout, .. } = *self;
         let keys = self.keys()?;
-        Ok(Options { settings, host, host_id, keys, backend, memory, io_timeout })
+        Ok(Options { settings, host, host_id, keys, backend, memory, io_timeout, spin: None })
     }
 
     fn keys(&self) -> Result<Keys, UriError> {

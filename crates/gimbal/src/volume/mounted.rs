@@ -25,6 +25,7 @@ pub(super) fn open(store: &StoreArgs, keys: &KeyFlags, settings: Settings) -> Re
         backend: Backend::Auto,
         memory: Bytes::mib(64),
         io_timeout: Nanos::secs(10),
+        spin: None,
     };
     Mount::open(options, store.open()?).with_context(|| format!("volume {name} cannot be mounted"))
 }

@@ -268,6 +268,7 @@ fn mount_with(store: &str, keys: Keys) -> Mount {
         backend: Backend::Auto,
         memory: Bytes::mib(64),
         io_timeout: Nanos::secs(2),
+        spin: None,
     };
     let store = blob_meta::open(store, &blob_meta::EtcdFiles::default()).expect("the store is there");
     Mount::open(options, store).unwrap_or_else(|error| panic!("the volume cannot be mounted: {error}"))
