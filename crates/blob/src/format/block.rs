@@ -90,6 +90,11 @@ pub fn open(block: &[u8]) -> Option<(Header, &[u8])> {
     Some((header, body.get(..header.length as usize)?))
 }
 
+/// The first `length` bytes of the payload of a block that is whole and has as many.
+pub fn payload(block: &[u8], length: usize) -> &[u8] {
+    &block[HEADER..HEADER + length]
+}
+
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }

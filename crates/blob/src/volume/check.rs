@@ -31,20 +31,15 @@ pub(crate) fn wanted_blocks(layout: &Layout, extent: u64, geometry: &Geometry) -
     blocks.filter_map(|index| wanted(layout, index, payload)).collect()
 }
 
-/// The bytes of the file in a block, if it is the wanted one.
-pub(crate) fn open<'a>(
-    identity: &Identity,
-    file: FileId,
-    bytes: &'a [u8],
-    wanted: &Wanted,
-) -> Option<&'a [u8]> {
-    let (header, payload) = block::open(bytes)?;
-    let is_it = header.volume == identity.volume
-        && header.file == file
-        && header.index == wanted.index
-        && header.offset == wanted.offset
-        && u64::from(header.length) >= wanted.length;
-    is_it.then(|| &payload[..wanted.length as usize])
+/// Whether these bytes are the wanted block.
+pub(crate) fn is_wanted(identity: &Identity, file: FileId, bytes: &[u8], wanted: &Wanted) -> bool {
+    block::open(bytes).is_some_and(|(header, _)| {
+        header.volume == identity.volume
+            && header.file == file
+            && header.index == wanted.index
+            && header.offset == wanted.offset
+            && u64::from(header.length) >= wanted.length
+    })
 }
 
 /// Whether these bytes are the block with this index that was written to a file in an era, regardless of the bytes of

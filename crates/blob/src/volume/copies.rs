@@ -11,6 +11,7 @@ use super::metadata::Metadata;
 use super::parts::Parts;
 use super::phase::Phase;
 use super::repair_signal::RepairSignal;
+use crate::format::block;
 use crate::format::record::Record;
 use crate::task::join;
 use crate::{Class, Fault, FileId, Place};
@@ -18,6 +19,26 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// Consecutive blocks that were read, each the one that was wanted. They stay where they were read to: a read of many blocks copies the
+/// bytes of its file once, from here.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Blocks {
+    bytes: Vec<u8>,
+    block: usize,
+}
+
+impl Blocks {
+    /// The wanted bytes of the file in the block of this number.
+    pub(crate) fn payload(&self, number: usize, wanted: &Wanted) -> &[u8] {
+        block::payload(&self.bytes[number * self.block..], wanted.length as usize)
+    }
+
+    /// Adds the blocks behind them.
+    pub(crate) fn append(&mut self, next: &mut Blocks) {
+        self.bytes.append(&mut next.bytes);
+    }
+}
 
 /// The procedures on both copies; see the module.
 pub(crate) struct Copies {
@@ -155,20 +176,16 @@ impl Copies {
         place: Place,
         first: u64,
         blocks: &[Wanted],
-    ) -> Result<Vec<Vec<u8>>, Fault> {
+    ) -> Result<Blocks, Fault> {
         let (identity, geometry) = (self.phase.identity(), self.phase.geometry());
         let block = geometry.block as usize;
         for _ in 0..2 {
             let at = geometry.byte_of(place) + first * u64::from(geometry.block);
             let read = self.disks.read(place.ssd, class, at, (blocks.len() * block) as u32).await;
             let bytes = read.map_err(|_| Fault::Unreachable)?;
-            let payloads: Option<Vec<Vec<u8>>> = bytes
-                .chunks(block)
-                .zip(blocks)
-                .map(|(bytes, wanted)| check::open(&identity, file, bytes, wanted).map(<[u8]>::to_vec))
-                .collect();
-            if let Some(payloads) = payloads {
-                return Ok(payloads);
+            let mut found = bytes.chunks(block).zip(blocks);
+            if found.all(|(bytes, wanted)| check::is_wanted(&identity, file, bytes, wanted)) {
+                return Ok(Blocks { bytes, block });
             }
         }
         Err(Fault::Corrupt)

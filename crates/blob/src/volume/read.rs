@@ -11,7 +11,7 @@
 use super::Settings;
 use super::check::Wanted;
 use super::clock::Clock;
-use super::copies::Copies;
+use super::copies::{Blocks, Copies};
 use super::disks::Disks;
 use super::files::Files;
 use super::metadata::Metadata;
@@ -90,8 +90,9 @@ impl Reader {
         let ends = join(pieces.iter().map(|piece| self.read_piece_or_blocks(file, piece))).await;
         let mut bytes = Vec::with_capacity((end - offset) as usize);
         for (piece, end) in pieces.iter().zip(ends) {
-            let payloads = end?;
-            for (wanted, payload) in piece.blocks.iter().zip(payloads) {
+            let blocks = end?;
+            for (number, wanted) in piece.blocks.iter().enumerate() {
+                let payload = blocks.payload(number, wanted);
                 let skip = offset.saturating_sub(wanted.offset).min(payload.len() as u64) as usize;
                 bytes.extend_from_slice(&payload[skip..]);
             }
@@ -130,22 +131,28 @@ impl Reader {
     }
 
     /// Reads a piece. If neither copy has all of its blocks, reads each block by itself.
-    async fn read_piece_or_blocks(&self, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
+    async fn read_piece_or_blocks(&self, file: FileId, piece: &Piece) -> Result<Blocks, Fault> {
         let result = self.read_piece(file, piece).await;
         if result != Err(Fault::Corrupt) || piece.blocks.len() == 1 {
             return result;
         }
-        let mut payloads = Vec::new();
-        for (first, wanted) in (piece.first..).zip(&piece.blocks) {
-            let one = Piece { first, blocks: vec![*wanted], ..*piece };
-            payloads.extend(self.read_piece(file, &one).await?);
+        let one = |(number, wanted): (usize, &Wanted)| Piece {
+            first: piece.first + number as u64,
+            blocks: vec![*wanted],
+            ..*piece
+        };
+        let mut ones = piece.blocks.iter().enumerate().map(one);
+        let first = ones.next().expect("a piece has a block");
+        let mut blocks = self.read_piece(file, &first).await?;
+        for one in ones {
+            blocks.append(&mut self.read_piece(file, &one).await?);
         }
-        Ok(payloads)
+        Ok(blocks)
     }
 
     /// Reads a piece from either copy. A repair may move a copy meanwhile, and its old place may be reused: then the
     /// new place is read.
-    async fn read_piece(&self, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
+    async fn read_piece(&self, file: FileId, piece: &Piece) -> Result<Blocks, Fault> {
         let give_up = self.clock.now() + self.settings.patience;
         let mut has_paused = false;
         loop {
@@ -169,7 +176,7 @@ impl Reader {
         }
     }
 
-    async fn read_piece_once(&self, file: FileId, piece: &Piece) -> Result<Vec<Vec<u8>>, Fault> {
+    async fn read_piece_once(&self, file: FileId, piece: &Piece) -> Result<Blocks, Fault> {
         let mut copies = self.metadata.good_copies(file, piece.extent);
         if let [one, other] = copies[..] {
             let chosen = self.disks.choose([one, other].map(|(_, place)| place.ssd));
@@ -181,7 +188,7 @@ impl Reader {
         let mut damaged = None;
         for (side, place) in copies {
             match self.copies.read(file, piece.class, place, piece.first, &piece.blocks).await {
-                Ok(payloads) => {
+                Ok(blocks) => {
                     if let Some(damaged) =
                         damaged.filter(|bad| self.metadata.good_copies(file, piece.extent).contains(bad))
                     {
@@ -189,7 +196,7 @@ impl Reader {
                         self.corrupt.set(self.corrupt.get() + 1);
                         self.copies.mark_stale(file, piece.extent, damaged);
                     }
-                    return Ok(payloads);
+                    return Ok(blocks);
                 }
                 Err(Fault::Corrupt) => {
                     fault = Fault::Corrupt;

@@ -82,7 +82,7 @@ impl Copier {
         let is_good = |(index, bytes): (u64, &[u8])| {
             let mut wanted = wanted.iter().filter(|wanted| wanted.index == index);
             check::is_block(&identity, file, bytes, index, era)
-                && wanted.all(|wanted| check::open(&identity, file, bytes, wanted).is_some())
+                && wanted.all(|wanted| check::is_wanted(&identity, file, bytes, wanted))
         };
         if !blocks.all(is_good) {
             return Err(Fault::Corrupt);
@@ -136,7 +136,7 @@ impl Copier {
                 .await;
             let bytes = read.map_err(|_| Fault::Unreachable)?;
             let mut checked = bytes.chunks(block as usize).zip(run);
-            if !checked.all(|(bytes, wanted)| check::open(&identity, file, bytes, wanted).is_some()) {
+            if !checked.all(|(bytes, wanted)| check::is_wanted(&identity, file, bytes, wanted)) {
                 return Err(Fault::Corrupt);
             }
             let at = geometry.byte_of(place) + within;
