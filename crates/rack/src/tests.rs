@@ -109,12 +109,13 @@ fn neighbours_take_as_much_as_the_scheduler_lets_them() {
     let [none, level] = [PolicyChoice::none(), PolicyChoice::from(Learnt::default())];
     let alone = beside(&[], false, none.clone());
     assert!(alone.bytes.1.is_empty());
-    let (unfair, fair) = (beside(&all, false, none), beside(&all, false, level));
-    for results in [&unfair, &fair] {
+    let with_none = beside(&all, false, none);
+    let with_level = beside(&all, false, level);
+    for results in [&with_none, &with_level] {
         assert!(results.bytes.0 > 0 && results.bytes.1.iter().all(|bytes| *bytes > 0), "{:?}", results.bytes);
     }
-    assert!(total(&unfair) < total(&alone) / 2, "{} {}", total(&unfair), total(&alone));
-    assert!(total(&fair) > total(&unfair), "{} {}", total(&fair), total(&unfair));
+    assert!(total(&with_none) < total(&alone) / 2, "{} {}", total(&with_none), total(&alone));
+    assert!(total(&with_level) > total(&with_none), "{} {}", total(&with_level), total(&with_none));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use blob::Fault;
 
-/// The kind of a status. The numbers are those of `GimbalKind` in `cpp/gimbal.h`.
+/// The kind of a status. The numbers are those of `GimbalKind` in `shim/cpp/gimbal.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
@@ -28,7 +28,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, with their names in `cpp/gimbal.h`.
+    /// All of them, with their names in `shim/cpp/gimbal.h`.
     pub const ALL: [(&'static str, Kind); 9] = [
         ("kOk", Kind::Ok),
         ("kPathNotFound", Kind::PathNotFound),

@@ -1,4 +1,4 @@
-// The functions that the Rust half offers (src/ffi.rs), as C++ sees them.
+// The functions that the Rust half offers (core/src/ffi.rs), as C++ sees them.
 //
 // A volume, writer, reader, read or bytes are owned by whoever got them, and are given back by their release function (a read also by
 // gimbal_read_end and gimbal_read_lend). Pointers that are passed are not null, except to a release function. Every function may be called by any thread.

@@ -42,7 +42,7 @@ impl RocksDb {
     /// The system's, by pkg-config, which also tells cargo to link it.
     ///
     /// # Panics
-    /// There is none: a build script has no better way to end.
+    /// No RocksDB is found: a build script has no better way to end.
     pub fn of_system() -> RocksDb {
         let found = pkg_config::Config::new().probe(PACKAGE).unwrap_or_else(|error| {
             panic!("RocksDB's headers and library are needed (Debian: librocksdb-dev, pkg-config): {error}")
