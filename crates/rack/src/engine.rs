@@ -13,8 +13,8 @@ use crate::world::World;
 use blob::SsdId;
 use blob::steer::Slow;
 use sched::{
-    Action, BusyPeriod, Credit, Done, Io, IoId, IoKind, LatencySample, Mark, Outcome, Priority, Share,
-    Station, Turn,
+    Action, BusyPeriod, Credit, Done, Io, IoId, IoKind, LatencySample, Mark, ObjectiveState, Outcome,
+    Priority, Refused, Share, Station, Turn,
 };
 use sim::{ClientChoice, LatencyScope, command};
 use ssd::{Command, CommandKind, SLOT_BYTES, Ssd};
@@ -78,6 +78,8 @@ struct Engine<'w> {
     clients: Vec<Client>,
     flights: Vec<Option<Flight>>,
     free: Vec<u64>,
+    /// Objectives that were refused at once, one entry for each database and SSD.
+    refused: Vec<Option<Refused>>,
     results: Results,
 }
 
@@ -86,6 +88,7 @@ pub fn run(world: &World) -> Results {
     let mut engine = Engine::new(world);
     engine.run();
     engine.results.learnt = engine.sides[0].station.policy().learnt();
+    engine.results.objectives = engine.objectives();
     engine.results.copies_read =
         engine.clients.iter().map(Client::copies_read).fold([0; 2], |[a, b], of| [a + of[0], b + of[1]]);
     engine.results
@@ -110,11 +113,13 @@ impl<'w> Engine<'w> {
             truth: Nanos::ZERO,
         };
         let mut sides: Vec<Side> = (0..count).map(side).collect();
+        let mut refused = Vec::new();
         if world.share != Share::EQUAL {
             for side in &mut sides {
                 for database in 0..world.databases {
-                    // An objective that is refused is set aside, and the database is served without.
-                    _ = side.station.set_share(Instant::ZERO, TenantId(database), world.share);
+                    // A refused objective is set aside, and the database is served without.
+                    refused
+                        .push(side.station.set_share(Instant::ZERO, TenantId(database), world.share).err());
                 }
             }
         }
@@ -143,6 +148,7 @@ impl<'w> Engine<'w> {
             clients,
             flights: Vec::new(),
             free: Vec::new(),
+            refused,
             results,
         };
         if let ClientChoice::Parda { config, .. } = &world.clients {
@@ -185,6 +191,18 @@ impl<'w> Engine<'w> {
                 self.decide(at);
             }
         }
+    }
+
+    /// States of the objectives of all databases on all SSDs.
+    fn objectives(&self) -> Vec<Option<ObjectiveState>> {
+        if self.world.share.slo.is_none() {
+            return Vec::new();
+        }
+        let of = |side: &Side, database| Some(side.station.policy().tenant_view(database)?.objective?.state);
+        let databases = || (0..self.world.databases).map(TenantId);
+        let said = self.sides.iter().flat_map(|side| databases().map(move |database| of(side, database)));
+        let refused = self.refused.iter().map(|refused| refused.map(ObjectiveState::Refused));
+        refused.zip(said).map(|(refused, said)| refused.or(said)).collect()
     }
 
     fn next_instant(&self) -> Instant {

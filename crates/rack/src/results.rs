@@ -2,7 +2,7 @@
 
 use crate::choices::Choices;
 use hdrhistogram::Histogram;
-use sched::Learnt;
+use sched::{Learnt, ObjectiveState};
 use std::collections::BTreeMap;
 use units::Nanos;
 use ycsb::Kind;
@@ -26,6 +26,8 @@ pub struct Results {
     pub reads_of: Vec<u64>,
     /// Bytes read and written for the databases and for each neighbour, while it was measured.
     pub bytes: (u64, Vec<u64>),
+    /// States of objectives at the end, one for each database and SSD; `None`: the scheduler has said nothing of it.
+    pub objectives: Vec<Option<ObjectiveState>>,
     /// Learnt facts of the first SSD's scheduler.
     pub learnt: Option<Learnt>,
 }
@@ -71,6 +73,7 @@ impl Results {
             choices: Choices::new(ssds),
             reads_of: vec![0; ssds],
             bytes: (0, vec![0; neighbours]),
+            objectives: Vec::new(),
             learnt: None,
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{Purpose, Results, Work, World, run};
 use blob::steer::Policy;
-use sched::{DeviceConstants, GimbalConfig, Learnt, Share};
+use sched::{DeviceConstants, GimbalConfig, Learnt, ObjectiveState, Percentile, Refused, Share, Slo};
 use sim::{ClientChoice, Network, PolicyChoice};
 use ssd::{Condition, Image, Profile};
 use units::{Bytes, Nanos};
@@ -130,4 +130,23 @@ fn classes_put_the_log_before_compactions() {
     };
     let (with, without) = (wait(true), wait(false));
     assert!(with < without, "{with} {without}");
+}
+
+#[test]
+fn a_refused_objective_is_in_the_results() {
+    let meaningless =
+        Slo { iops: 0, read_percent: 100, percentile: Percentile::P99, latency: Nanos::millis(1) };
+    let states = |slo, scheduler| {
+        let share = Share { slo, ..Share::EQUAL };
+        run(&World { share, ..world('c', scheduler) }).objectives
+    };
+    let refused = Some(ObjectiveState::Refused(Refused::Meaningless(meaningless)));
+    let level = || PolicyChoice::from(Learnt::default());
+    assert_eq!(states(Some(meaningless), level()), vec![refused; 6], "three databases on two SSDs");
+    assert_eq!(
+        states(Some(meaningless), PolicyChoice::none()),
+        vec![None; 6],
+        "nothing is known of objectives"
+    );
+    assert_eq!(states(None, level()), vec![]);
 }

@@ -179,6 +179,15 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     output::line(table(&records))?;
+    for record in &records {
+        for (state, count) in &record.objectives {
+            let of: usize = record.objectives.values().sum();
+            let RackRecord { workload, scheduler, databases, threads, .. } = record;
+            output::line(format!(
+                "{workload}, {scheduler}, {databases} databases, {threads} threads: {count} of {of} objectives {state}"
+            ))?;
+        }
+    }
     if let Some(p99) = args.p99 {
         output::line(knees(&records, p99))?;
     }

@@ -2,6 +2,7 @@
 
 use super::RackRun;
 use rack::{Choices, Purpose, Results, Stay};
+use sched::ObjectiveState;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use units::Nanos;
@@ -39,6 +40,9 @@ pub struct RackRecord {
     /// The same of each neighbour.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<f64>,
+    /// Number of objectives, one for each database and SSD, by their state at the end.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub objectives: BTreeMap<String, usize>,
     /// Operations of the slowest database over those of the fastest.
     pub evenness: f64,
     /// The mean time of IOs, by their purpose.
@@ -110,6 +114,7 @@ impl RackRecord {
             all: Latencies::of(&results.all()),
             reads: Latencies::of(results.kinds.get(&Kind::Read).unwrap_or(&none)),
             bytes: results.bytes.0 as f64 / seconds,
+            objectives: count_by_state(&results.objectives),
             neighbours: results.bytes.1.iter().map(|bytes| *bytes as f64 / seconds).collect(),
             evenness: least.zip(most).map_or(0.0, |(least, most)| *least as f64 / (*most).max(1) as f64),
             ios: results
@@ -166,4 +171,20 @@ impl SteeringRecord {
             dispersion: choices.dispersion(),
         }
     }
+}
+
+fn count_by_state(objectives: &[Option<ObjectiveState>]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for objective in objectives {
+        let state = match objective {
+            None => "accepted: this scheduler does not say whether it is kept".to_owned(),
+            Some(ObjectiveState::Unknown) => "undecided".to_owned(),
+            Some(ObjectiveState::Kept) => "kept".to_owned(),
+            Some(ObjectiveState::Missed) => "missed".to_owned(),
+            Some(ObjectiveState::Lost) => "given up".to_owned(),
+            Some(ObjectiveState::Refused(reason)) => format!("refused: {reason}"),
+        };
+        *counts.entry(state).or_insert(0) += 1;
+    }
+    counts
 }
