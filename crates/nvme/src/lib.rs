@@ -1,9 +1,10 @@
-//! NVMe and NVMe/TCP without sockets.
+//! NVMe, NVMe/TCP and NVMe/RDMA without sockets and verbs.
 //!
 //! Bytes come in, events go out. The caller owns the buffers and the clock. Both ends, host and target, live
 //! in this crate, so tests can run one against the other without a network.
 //!
-//!   bytes -> `tcp` (PDUs, both ends of a connection) -> `queue` (commands, data, answers) -> `subsystem` (semantics)
+//!   bytes -----> `tcp` (PDUs, both ends of a connection) --> `queue` (commands, data, answers) -> `subsystem` (semantics)
+//!   messages --> `rdma` (both ends of a queue pair) --------^
 //!
 //! `spec` holds the structures of the NVM Express specifications. `buffer` holds the traits that let payloads
 //! move without a copy.
@@ -13,6 +14,7 @@ extern crate alloc;
 pub mod buffer;
 pub mod host;
 pub mod queue;
+pub mod rdma;
 pub mod spec;
 pub mod subsystem;
 pub mod tcp;

@@ -14,7 +14,7 @@
 //! NVM Express Base Specification: "Fused Operations".
 
 use super::slots::Slots;
-use super::{Cancel, Queue, TargetEvent};
+use super::{Cancel, Queue, Route, TargetEvent};
 use crate::buffer::Buffer;
 use crate::spec::sqe::{FLAGS_FUSE_FIRST, FLAGS_FUSE_MASK, FLAGS_FUSE_SECOND};
 use crate::spec::{Cqe, Sqe, Status};
@@ -99,7 +99,7 @@ impl<B> Fused<B> {
     }
 }
 
-impl<B: Buffer> Queue<B> {
+impl<B: Buffer, R: Route> Queue<B, R> {
     /// A capsule arrived. Returns its place in a pair if it is fused. An error is the status to complete it
     /// with: its other half is missing or was refused.
     #[inline]
@@ -170,7 +170,7 @@ impl<B: Buffer> Queue<B> {
             self.fused.pairs.remove(pair);
             self.commands.remove(cid);
             self.discarded.extend(data);
-            return self.answer(Cqe::new(cid, Status::FAILED_FUSED));
+            return self.answer(Cqe::new(cid, Status::FAILED_FUSED), R::of(&sqe));
         }
         *found.half(half) = Progress::Ready(sqe, data);
         if !matches!(found, Pair { first: Progress::Ready(..), second: Progress::Ready(..) }) {
@@ -243,7 +243,7 @@ impl<B: Buffer> Queue<B> {
             Progress::Ready(sqe, data) => {
                 self.discarded.extend(data);
                 self.commands.remove(sqe.cid());
-                self.answer(Cqe::new(sqe.cid(), status));
+                self.answer(Cqe::new(sqe.cid(), status), R::of(&sqe));
             }
             Progress::Awaited(cid) => {
                 if let Some(command) = self.commands.get(cid) {

@@ -1,4 +1,4 @@
-//! The controller's end of a queue pair, for every transport.
+//! The controller's end of a queue pair, for every transport; and the commands of the host's end (`submission`).
 //!
 //!   capsule --> admit --no data, or data in the capsule------------------------------> Command event
 //!                  |                                                                        |
@@ -15,15 +15,20 @@
 //!        (`is_congested`), nothing is allocated per command.
 //! Elsewhere: `plan` decides where a command's data is, `transfers` keeps writes with data to fetch, `fused`
 //!            keeps the halves of a fused operation together, `submission_queue` computes SQHD, `cid_table`
-//!            finds a command by its identifier, `slots` holds the entries in progress.
+//!            finds a command by its identifier, `slots` holds the entries in progress, `route` is the transport's note of a
+//!            command.
 
 pub(crate) mod cid_table;
 mod fused;
 mod plan;
+mod route;
 pub(crate) mod slots;
+mod submission;
 mod submission_queue;
 mod transfers;
 
+pub(crate) use route::Route;
+pub use submission::{Refusal, SubmitError, Transfer};
 pub use submission_queue::FlowControl;
 
 use crate::buffer::{Buffer, BufferSource};
@@ -89,11 +94,11 @@ pub enum Cancel {
 
 /// A message for the transport to send.
 #[derive(Debug)]
-pub(crate) enum Outbound<B> {
+pub(crate) enum Outbound<B, R> {
     /// A completion.
-    Response(Cqe),
+    Response { cqe: Cqe, route: R },
     /// Read data, then a completion unless the data is `alone`.
-    Data { cqe: Cqe, buffer: B, length: u32, alone: bool },
+    Data { cqe: Cqe, route: R, buffer: B, length: u32, alone: bool },
     /// A request for the data of the transfer with this number.
     Fetch(u16),
 }
@@ -111,7 +116,9 @@ pub(crate) enum Admitted {
 
 /// State of an outstanding command.
 #[derive(Clone, Copy, Debug)]
-struct Outstanding {
+struct Outstanding<R> {
+    /// Where its answer goes.
+    route: R,
     /// Its transfer, until its data is complete.
     transfer: Option<u16>,
     /// Most bytes of data in its answer.
@@ -133,14 +140,14 @@ pub(crate) struct TransferLimits {
 
 /// The controller's end of one queue pair.
 #[derive(Debug)]
-pub(crate) struct Queue<B> {
+pub(crate) struct Queue<B, R> {
     limits: TransferLimits,
-    commands: CidTable<Outstanding>,
+    commands: CidTable<Outstanding<R>>,
     transfers: Transfers<B>,
     fused: Fused<B>,
     /// Buffers of commands that were refused after they got a buffer.
     discarded: Vec<B>,
-    outbound: VecDeque<Outbound<B>>,
+    outbound: VecDeque<Outbound<B, R>>,
     /// The queue is congested with this many messages in `outbound`.
     congestion: usize,
     /// Longest transfer of a command now.
@@ -152,9 +159,9 @@ pub(crate) struct Queue<B> {
     is_closed: bool,
 }
 
-impl<B: Buffer> Queue<B> {
+impl<B: Buffer, R: Route> Queue<B, R> {
     /// A queue before its Connect has arrived.
-    pub(crate) fn new(limits: TransferLimits) -> Queue<B> {
+    pub(crate) fn new(limits: TransferLimits) -> Queue<B, R> {
         Queue {
             limits,
             commands: CidTable::new(COMMANDS_BEFORE_CONNECT as usize),
@@ -222,27 +229,28 @@ impl<B: Buffer> Queue<B> {
         events: &mut Vec<TargetEvent<B>>,
     ) -> Admitted {
         let cid = sqe.cid();
+        let route = R::of(&sqe);
         let planned = match self.commands.get(cid) {
             Some(outstanding) if outstanding.held => {
                 // Its submission queue entry is free, as if it had been answered.
                 self.forget(cid);
                 events.push(TargetEvent::GivenUp { cid });
-                plan(&sqe, in_capsule, self.transfer_max)
+                plan::<R>(&sqe, in_capsule, self.transfer_max)
             }
             Some(_) => Err(Status::COMMAND_ID_CONFLICT),
-            None => plan(&sqe, in_capsule, self.transfer_max),
+            None => plan::<R>(&sqe, in_capsule, self.transfer_max),
         };
         let (plan, place) = match (planned, self.pair_up(&sqe)) {
             (Ok(plan), Ok(place)) => (plan, place),
             (Err(status), place) | (Ok(_), place @ Err(status)) => {
-                self.refuse(sqe, status, events);
+                self.refuse(sqe, status, route, events);
                 if let Ok(Some(place)) = place {
                     self.on_half_refused(place);
                 }
                 return Admitted::Refused;
             }
         };
-        let mut command = Outstanding { transfer: None, read_length: 0, held: false, fused: place };
+        let mut command = Outstanding { route, transfer: None, read_length: 0, held: false, fused: place };
         let mut admitted = Admitted::Whole;
         match plan {
             Plan::Complete => {}
@@ -293,6 +301,34 @@ impl<B: Buffer> Queue<B> {
         (transfer.sqe().cid(), transfer.length())
     }
 
+    /// Lends the buffer of a transfer to whatever brings all its data at once, and notes that the data was asked for then. `None`: the
+    /// command has ended without its data; nothing is to be brought.
+    pub(crate) fn lend_transfer(
+        &mut self,
+        number: u16,
+        now: Instant,
+        events: &mut Vec<TargetEvent<B>>,
+    ) -> Option<(B, Sqe)> {
+        let transfer = self.transfers.at(number);
+        if let Some(buffer) = transfer.lend() {
+            transfer.open(now);
+            return Some((buffer, *transfer.sqe()));
+        }
+        self.on_transfer_brought(number, None, events);
+        None
+    }
+
+    /// Handles all data of a transfer, which has arrived in the buffer that was lent.
+    pub(crate) fn on_transfer_brought(
+        &mut self,
+        number: u16,
+        buffer: Option<B>,
+        events: &mut Vec<TargetEvent<B>>,
+    ) {
+        self.discarded.extend(self.transfers.at(number).give_back(buffer));
+        self.on_transfer_data(number, true, events);
+    }
+
     /// Handles a part of a transfer's data, which has arrived and was placed; `intact`: as it was sent. Passes the
     /// command on if that was the last part.
     pub(crate) fn on_transfer_data(&mut self, number: u16, intact: bool, events: &mut Vec<TargetEvent<B>>) {
@@ -308,7 +344,8 @@ impl<B: Buffer> Queue<B> {
             Some(status) => self.refuse_outstanding(ended.sqe, status, events),
             None => {
                 let fused = self.place_of(&ended.sqe);
-                let complete = Outstanding { transfer: None, read_length: 0, held: false, fused };
+                let route = R::of(&ended.sqe);
+                let complete = Outstanding { route, transfer: None, read_length: 0, held: false, fused };
                 self.commands.set(ended.sqe.cid(), complete);
                 self.deliver(ended.sqe, ended.buffer, fused, events);
             }
@@ -342,8 +379,8 @@ impl<B: Buffer> Queue<B> {
     /// Sends the completion of a command without read data, or of one that failed.
     #[inline]
     pub(crate) fn reply(&mut self, cqe: Cqe) {
-        self.take_delivered(cqe.cid());
-        self.answer(cqe);
+        let command = self.take_delivered(cqe.cid());
+        self.answer(cqe, command.route);
     }
 
     /// Sends the first `length` bytes of `buffer` as a command's read data, then `cqe`.
@@ -351,7 +388,7 @@ impl<B: Buffer> Queue<B> {
     pub(crate) fn reply_with_data(&mut self, cqe: Cqe, buffer: B, length: u32) {
         let command = self.take_delivered(cqe.cid());
         if length == 0 || !cqe.status().is_success() {
-            return self.answer(cqe);
+            return self.answer(cqe, command.route);
         }
         assert!(
             length <= command.read_length,
@@ -361,7 +398,8 @@ impl<B: Buffer> Queue<B> {
         if !self.is_closed {
             let alone = self.data_may_complete && cqe.result() == 0 && self.head.complete_by_data();
             let cqe = if alone { cqe } else { cqe.with_sqhd(self.head.complete()) };
-            self.outbound.push_back(Outbound::Data { cqe, buffer, length, alone });
+            let route = command.route;
+            self.outbound.push_back(Outbound::Data { cqe, route, buffer, length, alone });
         }
     }
 
@@ -375,7 +413,7 @@ impl<B: Buffer> Queue<B> {
         };
         if self.transfers.unpark(number) {
             self.commands.remove(cid);
-            self.answer(Cqe::new(cid, status));
+            self.answer(Cqe::new(cid, status), command.route);
             if let Some(place) = command.fused {
                 self.on_half_refused(place);
             }
@@ -392,7 +430,7 @@ impl<B: Buffer> Queue<B> {
 
     /// The next message to send.
     #[inline]
-    pub(crate) fn pop_outbound(&mut self) -> Option<Outbound<B>> {
+    pub(crate) fn pop_outbound(&mut self) -> Option<Outbound<B, R>> {
         self.outbound.pop_front()
     }
 
@@ -430,7 +468,7 @@ impl<B: Buffer> Queue<B> {
     pub(crate) fn pending_bytes(&self) -> Bytes {
         let waiting = self.outbound.iter().map(|outbound| match outbound {
             Outbound::Data { length, .. } => u64::from(*length),
-            Outbound::Response(_) | Outbound::Fetch(_) => 0,
+            Outbound::Response { .. } | Outbound::Fetch(_) => 0,
         });
         Bytes(self.transfers.awaited_bytes() + waiting.sum::<u64>())
     }
@@ -455,7 +493,7 @@ impl<B: Buffer> Queue<B> {
 
     /// Removes a command that the layer above has got and now answers.
     #[inline]
-    fn take_delivered(&mut self, cid: u16) -> Outstanding {
+    fn take_delivered(&mut self, cid: u16) -> Outstanding<R> {
         match self.commands.remove(cid) {
             Some(command) if command.transfer.is_none() => command,
             other => panic!("answer to command {cid:#x}, which was not passed on: {other:?}"),
@@ -464,16 +502,16 @@ impl<B: Buffer> Queue<B> {
 
     /// Queues a completion.
     #[inline]
-    fn answer(&mut self, cqe: Cqe) {
+    fn answer(&mut self, cqe: Cqe, route: R) {
         if !self.is_closed {
             let cqe = cqe.with_sqhd(self.head.complete());
-            self.outbound.push_back(Outbound::Response(cqe));
+            self.outbound.push_back(Outbound::Response { cqe, route });
         }
     }
 
     /// Completes a command that is not passed on.
-    fn refuse(&mut self, sqe: Sqe, status: Status, events: &mut Vec<TargetEvent<B>>) {
-        self.answer(Cqe::new(sqe.cid(), status));
+    fn refuse(&mut self, sqe: Sqe, status: Status, route: R, events: &mut Vec<TargetEvent<B>>) {
+        self.answer(Cqe::new(sqe.cid(), status), route);
         events.push(TargetEvent::Refused { sqe, status });
     }
 
@@ -481,7 +519,7 @@ impl<B: Buffer> Queue<B> {
     fn refuse_outstanding(&mut self, sqe: Sqe, status: Status, events: &mut Vec<TargetEvent<B>>) {
         let place = self.place_of(&sqe);
         self.commands.remove(sqe.cid());
-        self.refuse(sqe, status, events);
+        self.refuse(sqe, status, R::of(&sqe), events);
         place.into_iter().for_each(|place| self.on_half_refused(place));
     }
 }

@@ -1,11 +1,12 @@
 //! Where a command's data is, as its SGL says.
 //!
-//! NVMe/TCP has two places: in the capsule, or moved by the transport. The SGL gives the place and the
-//! length; the opcode gives the direction. A command with an SGL that does not match is refused with a
+//! There are two places: in the capsule, or moved by the transport (NVMe/TCP), which for NVMe/RDMA is memory of the host's with
+//! a key. The SGL gives the place and the length; the opcode gives the direction. A command with an SGL that does not match is refused with a
 //! status. The connection continues, because the length of the PDU is known.
 //!
-//! NVMe/TCP Transport Specification: "Data Transfer Mechanism"; Base Specification: "SGL descriptors".
+//! NVMe/TCP Transport Specification: "Data Transfer Mechanism"; RDMA Transport Specification: "SGL Support"; Base Specification: "SGL descriptors".
 
+use super::Route;
 use crate::spec::sqe::{FLAGS_PSDT_MASK, FLAGS_PSDT_SGL};
 use crate::spec::{Direction, Sgl, Sqe, Status};
 
@@ -24,7 +25,7 @@ pub(super) enum Plan {
 
 /// The plan for a command that came with `in_capsule` bytes of data. A transfer may have up to `transfer_max`
 /// bytes.
-pub(super) fn plan(sqe: &Sqe, in_capsule: u32, transfer_max: u32) -> Result<Plan, Status> {
+pub(super) fn plan<R: Route>(sqe: &Sqe, in_capsule: u32, transfer_max: u32) -> Result<Plan, Status> {
     if sqe.flags() & FLAGS_PSDT_MASK != FLAGS_PSDT_SGL {
         return Err(Status::INVALID_FIELD);
     }
@@ -36,16 +37,20 @@ pub(super) fn plan(sqe: &Sqe, in_capsule: u32, transfer_max: u32) -> Result<Plan
         }
         Sgl::InCapsule { offset, .. } if offset != 0 => Err(Status::SGL_OFFSET_INVALID),
         Sgl::InCapsule { length, .. } => Ok(Plan::InCapsule(length)),
-        Sgl::Transport { .. } if in_capsule > 0 => Err(Status::DATA_SGL_LENGTH_INVALID),
-        Sgl::Transport { length } => match sqe.direction() {
-            Direction::None | Direction::Both => Ok(Plan::Complete),
-            _ if length == 0 => Ok(Plan::Complete),
-            // Beyond MDTS.
-            _ if length > transfer_max => Err(Status::INVALID_FIELD),
-            Direction::ToController => Ok(Plan::Fetch(length)),
-            Direction::FromController => Ok(Plan::Send(length)),
-        },
-        Sgl::Other(_) => Err(Status::SGL_DESCRIPTOR_TYPE_INVALID),
+        outside => {
+            let length = R::moved(outside).ok_or(Status::SGL_DESCRIPTOR_TYPE_INVALID)?;
+            if in_capsule > 0 {
+                return Err(Status::DATA_SGL_LENGTH_INVALID);
+            }
+            match sqe.direction() {
+                Direction::None | Direction::Both => Ok(Plan::Complete),
+                _ if length == 0 => Ok(Plan::Complete),
+                // Beyond MDTS.
+                _ if length > transfer_max => Err(Status::INVALID_FIELD),
+                Direction::ToController => Ok(Plan::Fetch(length)),
+                Direction::FromController => Ok(Plan::Send(length)),
+            }
+        }
     }
 }
 
@@ -59,6 +64,7 @@ mod tests {
         let (write, read, flush, unknown) = (Sqe::new(0x01), Sqe::new(0x02), Sqe::new(0x00), Sqe::new(0x83));
         let capsule = |length| Sgl::InCapsule { offset: 0, length };
         let transport = |length| Sgl::Transport { length };
+        let keyed = |length| Sgl::Keyed { address: 1 << 40, length, key: 7, invalidates: true };
         #[rustfmt::skip]
         let cases = [
             ("no data",                      flush,   transport(0),               0,    Ok(Plan::Complete)),
@@ -77,12 +83,13 @@ mod tests {
             ("in-capsule SGL, no data",      write,   capsule(512),               0,    Err(Status::DATA_SGL_LENGTH_INVALID)),
             ("data with a transport SGL",    write,   transport(512),             512,  Err(Status::DATA_SGL_LENGTH_INVALID)),
             ("read into the capsule",        read,    capsule(512),               512,  Err(Status::SGL_DESCRIPTOR_TYPE_INVALID)),
-            ("keyed SGL",                    write,   Sgl::Other(0x40),           0,    Err(Status::SGL_DESCRIPTOR_TYPE_INVALID)),
+            ("keyed SGL",                    write,   keyed(4096),                0,    Err(Status::SGL_DESCRIPTOR_TYPE_INVALID)),
+            ("last segment",                 write,   Sgl::Other(0x30),           0,    Err(Status::SGL_DESCRIPTOR_TYPE_INVALID)),
             ("offset into the capsule",      write,   Sgl::InCapsule { offset: 8, length: 8 }, 8, Err(Status::SGL_OFFSET_INVALID)),
         ];
         for (what, sqe, sgl, in_capsule, expected) in cases {
-            assert_eq!(plan(&sqe.with_sgl(sgl), in_capsule, TRANSFER_MAX), expected, "{what}");
+            assert_eq!(plan::<()>(&sqe.with_sgl(sgl), in_capsule, TRANSFER_MAX), expected, "{what}");
         }
-        assert_eq!(plan(&flush.with_flags(0), 0, TRANSFER_MAX), Err(Status::INVALID_FIELD), "PRPs");
+        assert_eq!(plan::<()>(&flush.with_flags(0), 0, TRANSFER_MAX), Err(Status::INVALID_FIELD), "PRPs");
     }
 }

@@ -79,6 +79,21 @@ impl<B: Buffer> Transfer<B> {
         self.buffer.as_ref().map_or(&[], |buffer| &buffer.bytes()[from..from + count])
     }
 
+    /// Lends its buffer to whatever brings all its data at once; `None` if the data is to be discarded.
+    pub(super) fn lend(&mut self) -> Option<B> {
+        self.buffer.take()
+    }
+
+    /// Takes the buffer back, with all data in it. Returns it if the command is not to be executed any more.
+    pub(super) fn give_back(&mut self, buffer: Option<B>) -> Option<B> {
+        self.received = self.length;
+        if self.refused.is_some() {
+            return buffer;
+        }
+        self.buffer = buffer;
+        None
+    }
+
     /// Notes that the request for its data was written out.
     pub(super) fn open(&mut self, now: Instant) {
         self.stage = Stage::Open { since: now };

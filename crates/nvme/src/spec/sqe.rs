@@ -28,6 +28,12 @@ const SGL_IN_CAPSULE: u8 = 0x01;
 /// SGL descriptor identifier: transport data block (type 5h), transport specific (subtype Ah). The transport
 /// moves the data.
 const SGL_TRANSPORT: u8 = 0x5a;
+/// SGL descriptor identifier: keyed data block (type 4h), address (subtype 0h). The controller moves the data.
+const SGL_KEYED: u8 = 0x40;
+/// The same with subtype Fh: the answer invalidates the key.
+const SGL_KEYED_INVALIDATE: u8 = 0x4f;
+/// Bits of the length in a keyed descriptor.
+const KEYED_LENGTH_BITS: u32 = 24;
 
 /// Direction of a command's data: bits 1:0 of the opcode, or of the fabrics command type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +48,7 @@ pub enum Direction {
     Both,
 }
 
-/// A decoded SGL descriptor, of the types that NVMe/TCP defines.
+/// A decoded SGL descriptor, of the types that NVMe/TCP and NVMe/RDMA define.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sgl {
     /// The data is in the capsule, `offset` bytes after the start of the in-capsule data.
@@ -57,7 +63,18 @@ pub enum Sgl {
         /// In bytes; 0 for a command without data.
         length: u32,
     },
-    /// Any descriptor that NVMe/TCP does not define; this is its identifier byte.
+    /// The data is in the host's memory, which the controller reads and writes (NVMe/RDMA).
+    Keyed {
+        /// Of the first byte, in the host's terms.
+        address: u64,
+        /// In bytes, below 2^24; 0 for a command without data.
+        length: u32,
+        /// The key that opens the memory.
+        key: u32,
+        /// Whether the host asks for the key to be invalidated with the answer.
+        invalidates: bool,
+    },
+    /// Any other descriptor; this is its identifier byte.
     Other(u8),
 }
 
@@ -69,7 +86,8 @@ pub enum Sgl {
 pub struct SglDescriptor {
     address: U64,
     length: U32,
-    reserved: [u8; 3],
+    /// Upper bytes of a key, the lowest of which is in `length`.
+    key: [u8; 3],
     identifier: u8,
 }
 
@@ -79,6 +97,15 @@ impl SglDescriptor {
         match self.identifier {
             SGL_IN_CAPSULE => Sgl::InCapsule { offset: self.address.get(), length: self.length.get() },
             SGL_TRANSPORT => Sgl::Transport { length: self.length.get() },
+            SGL_KEYED | SGL_KEYED_INVALIDATE => {
+                let (low, [a, b, c]) = (self.length.get(), self.key);
+                Sgl::Keyed {
+                    address: self.address.get(),
+                    length: low & ((1 << KEYED_LENGTH_BITS) - 1),
+                    key: u32::from_le_bytes([(low >> KEYED_LENGTH_BITS) as u8, a, b, c]),
+                    invalidates: self.identifier == SGL_KEYED_INVALIDATE,
+                }
+            }
             other => Sgl::Other(other),
         }
     }
@@ -86,12 +113,18 @@ impl SglDescriptor {
 
 impl From<Sgl> for SglDescriptor {
     fn from(sgl: Sgl) -> Self {
-        let (address, length, identifier) = match sgl {
-            Sgl::InCapsule { offset, length } => (offset, length, SGL_IN_CAPSULE),
-            Sgl::Transport { length } => (0, length, SGL_TRANSPORT),
-            Sgl::Other(identifier) => (0, 0, identifier),
+        let (address, length, key, identifier) = match sgl {
+            Sgl::InCapsule { offset, length } => (offset, length, [0; 3], SGL_IN_CAPSULE),
+            Sgl::Transport { length } => (0, length, [0; 3], SGL_TRANSPORT),
+            Sgl::Keyed { address, length, key, invalidates } => {
+                assert!(length < 1 << KEYED_LENGTH_BITS, "a keyed descriptor of {length} bytes");
+                let [low, upper @ ..] = key.to_le_bytes();
+                let identifier = if invalidates { SGL_KEYED_INVALIDATE } else { SGL_KEYED };
+                (address, length | u32::from(low) << KEYED_LENGTH_BITS, upper, identifier)
+            }
+            Sgl::Other(identifier) => (0, 0, [0; 3], identifier),
         };
-        SglDescriptor { address: address.into(), length: length.into(), reserved: [0; 3], identifier }
+        SglDescriptor { address: address.into(), length: length.into(), key, identifier }
     }
 }
 
@@ -177,10 +210,10 @@ impl Sqe {
         self.sgl.decode()
     }
 
-    /// Data length in the SGL descriptor; 0 for a descriptor that NVMe/TCP does not define.
+    /// Data length in the SGL descriptor; 0 for a descriptor that no transport here defines.
     pub fn sgl_length(&self) -> u32 {
         match self.sgl() {
-            Sgl::InCapsule { length, .. } | Sgl::Transport { length } => length,
+            Sgl::InCapsule { length, .. } | Sgl::Transport { length } | Sgl::Keyed { length, .. } => length,
             Sgl::Other(_) => 0,
         }
     }
@@ -288,6 +321,23 @@ mod tests {
         assert_eq!(sqe.sgl(), Sgl::InCapsule { offset: 0, length: 4096 });
         let dwords = [sqe.cdw10(), sqe.cdw11(), sqe.cdw12(), sqe.cdw13(), sqe.cdw14(), sqe.cdw15()];
         assert_eq!(dwords, [10, 11, 12, 13, 14, 15]);
+    }
+
+    #[test]
+    fn a_keyed_descriptor_has_a_length_of_three_bytes_and_a_key_of_four() {
+        let keyed = |invalidates| Sgl::Keyed {
+            address: 0x1122_3344_5566_7788,
+            length: 0x0a_0b0c,
+            key: 0xdead_beef,
+            invalidates,
+        };
+        for (invalidates, identifier) in [(false, 0x40), (true, 0x4f)] {
+            let sqe = Sqe::new(0x02).with_sgl(keyed(invalidates));
+            let bytes = &sqe.as_bytes()[24..40];
+            assert_eq!(bytes[..8], [0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11]);
+            assert_eq!(bytes[8..], [0x0c, 0x0b, 0x0a, 0xef, 0xbe, 0xad, 0xde, identifier]);
+            assert_eq!((sqe.sgl(), sqe.sgl_length()), (keyed(invalidates), 0x0a_0b0c));
+        }
     }
 
     #[test]

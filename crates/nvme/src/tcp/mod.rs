@@ -16,7 +16,8 @@ pub mod host;
 pub mod pdu;
 pub mod target;
 
-pub use host::{HostConnection, HostEvent, HostOptions, Refusal, SubmitError, Transfer};
+pub use crate::queue::{Refusal, SubmitError, Transfer};
+pub use host::{HostConnection, HostEvent, HostOptions};
 pub use target::{Pause, TargetConnection, TargetLimits};
 
 use pdu::Violation;

@@ -21,6 +21,7 @@ use super::Fatal;
 use crate::buffer::Buffer;
 use crate::queue::cid_table::CidTable;
 use crate::queue::slots::Slots;
+use crate::queue::{Refusal, SubmitError, Transfer};
 use crate::spec::{Cqe, Sgl, Sqe};
 use crate::tcp::pdu::ic::alignment_from_wire;
 use crate::tcp::pdu::{Digests, End, Framing, PduReader, Rules, term::TermReqImage};
@@ -54,37 +55,6 @@ impl Default for HostOptions {
             in_capsule_max: FABRICS_IN_CAPSULE_MAX,
         }
     }
-}
-
-/// A command's data.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Transfer<B> {
-    /// None.
-    None,
-    /// The first bytes of the buffer go to the controller.
-    ToController(B, u32),
-    /// Up to this many bytes come from the controller into the buffer.
-    FromController(B, u32),
-}
-
-/// Why a command was not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The limit of outstanding commands is reached.
-    Full,
-    /// A command with the same identifier is outstanding.
-    IdentifierInUse,
-    /// The connection has ended.
-    Over,
-}
-
-/// A command that was not accepted; returns its data.
-#[derive(Debug, PartialEq, Eq)]
-pub struct SubmitError<B> {
-    /// Why.
-    pub refusal: Refusal,
-    /// The data of the command.
-    pub transfer: Transfer<B>,
 }
 
 /// Events for the layer above.

@@ -83,7 +83,7 @@ pub struct TargetConnection<B> {
     reader: PduReader,
     framing: Framing,
     receiving: Receiving<B>,
-    queue: Queue<B>,
+    queue: Queue<B, ()>,
     /// The first PDU to send, or the last.
     control: Option<Control>,
     /// The time that the caller set last.

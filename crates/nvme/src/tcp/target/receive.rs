@@ -223,7 +223,7 @@ impl<B: Buffer> TargetConnection<B> {
 
 impl<B: Buffer> Receiving<B> {
     /// Copies the next bytes of the payload into their buffer.
-    fn take_in(&mut self, queue: &mut Queue<B>, chunk: &[u8]) {
+    fn take_in(&mut self, queue: &mut Queue<B, ()>, chunk: &[u8]) {
         match self {
             Receiving::InCapsule { buffer, filled } => {
                 buffer.bytes_mut()[*filled..*filled + chunk.len()].copy_from_slice(chunk);

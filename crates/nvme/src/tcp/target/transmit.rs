@@ -41,10 +41,10 @@ impl<B: Buffer> TargetConnection<B> {
         self.transmit_pending() < before
     }
 
-    fn write(&mut self, outbound: Outbound<B>, out: &mut impl Outgoing<B>) {
+    fn write(&mut self, outbound: Outbound<B, ()>, out: &mut impl Outgoing<B>) {
         match outbound {
-            Outbound::Response(cqe) => self.framing.header(out, CapsuleResp::new(cqe), 0, 0),
-            Outbound::Data { cqe, buffer, length, alone } => {
+            Outbound::Response { cqe, .. } => self.framing.header(out, CapsuleResp::new(cqe), 0, 0),
+            Outbound::Data { cqe, buffer, length, alone, .. } => {
                 let flags = if alone { FLAG_LAST | FLAG_SUCCESS } else { FLAG_LAST };
                 self.framing.header(out, C2hData::new(cqe.cid(), 0, length), flags, length);
                 let length = length as usize;
