@@ -6,8 +6,10 @@
 //! Holds: the whole length is initialised memory at any time, so that it is a plain `[u8]` in safe code.
 
 use crate::pool::Home;
+use crate::rdma::{DomainCore, Keys, Registrations};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
@@ -25,6 +27,8 @@ struct Allocation {
     /// Dropped with the memory: code that remembers the memory by its address can tell that it has another owner now.
     life: Arc<()>,
     was_used: AtomicBool,
+    /// The devices of RDMA that know the memory.
+    registrations: Registrations,
     /// Where it goes when it is dropped.
     home: Arc<Home>,
 }
@@ -36,7 +40,8 @@ impl Memory {
         let start = unsafe { alloc_zeroed(layout) };
         let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
         let (life, was_used) = (Arc::default(), AtomicBool::new(false));
-        Memory(Box::new(Allocation { start, size_log2, life, was_used, home }))
+        let registrations = Registrations::default();
+        Memory(Box::new(Allocation { start, size_log2, life, was_used, registrations, home }))
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {
@@ -74,7 +79,10 @@ impl Memory {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: `start` came from `alloc_zeroed` with this very layout and is freed only here.
+        if !self.registrations.end() {
+            return;
+        }
+        // SAFETY: `start` came from `alloc_zeroed` with this very layout and is freed only here; no device uses it any more.
         unsafe { dealloc(self.start.as_ptr(), Memory::layout(self.size_log2)) }
     }
 }
@@ -128,6 +136,14 @@ impl IoBuffer {
     /// back; moving the buffer does not move the bytes.
     pub(crate) fn start(&self) -> *mut u8 {
         self.memory().start().as_ptr()
+    }
+
+    /// The keys of the whole memory for work in a domain of RDMA; its first use there registers it.
+    pub(crate) fn register(&mut self, domain: &Arc<DomainCore>) -> io::Result<Keys> {
+        let Allocation { start, size_log2, registrations, .. } =
+            &mut *self.memory.as_mut().expect("memory is present until drop").0;
+        // SAFETY: it is the memory's own address and size, and the memory is freed only after `end` has returned `true`.
+        unsafe { registrations.with(domain, *start, 1 << *size_log2) }
     }
 
     /// The memory that the bytes are in.

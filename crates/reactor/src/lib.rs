@@ -36,6 +36,7 @@ mod outbox;
 mod pace;
 mod pacing;
 mod pool;
+pub mod rdma;
 mod reactor;
 mod receive;
 mod refused;
