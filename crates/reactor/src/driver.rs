@@ -28,6 +28,8 @@ pub(crate) trait Driver {
     fn send(&mut self, token: Token, batch: SendBatch, events: &mut Events)
     -> Result<(), Refused<SendBatch>>;
     fn shutdown_write(&mut self, token: Token);
+    fn add_channel(&mut self, descriptor: OwnedFd) -> io::Result<Token>;
+    fn watch_channel(&mut self, token: Token) -> io::Result<()>;
     fn add_disk(&mut self, file: OwnedFd, access: DiskAccess) -> io::Result<Token>;
     fn take_unregistered(&mut self) -> Option<Unregistered>;
     fn submit_disk(&mut self, owner: Owner, op: DiskOp, events: &mut Events) -> Result<(), Refused<DiskOp>>;

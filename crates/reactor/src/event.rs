@@ -83,6 +83,11 @@ pub enum Event {
         /// The buffer of a read or write.
         buffer: Option<IoBuffer>,
     },
+    /// The descriptor of a channel is readable. It is not watched until [`Reactor::watch_channel`](crate::Reactor::watch_channel).
+    Ready {
+        /// The channel.
+        token: Token,
+    },
     /// A [`Waker`](crate::Waker) of this reactor was used, once or more since the last time.
     Woken,
 }
@@ -99,7 +104,8 @@ impl Event {
             | Event::ReceiveEnded { token, .. }
             | Event::Sent { token, .. }
             | Event::Detached { token, .. }
-            | Event::Disk { token, .. } => Some(token),
+            | Event::Disk { token, .. }
+            | Event::Ready { token } => Some(token),
             Event::Woken => None,
         }
     }

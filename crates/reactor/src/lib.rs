@@ -1,4 +1,4 @@
-//! Completion-based IO for one thread: sockets, files and block devices, deadlines and wake-ups, in one queue of events.
+//! Completion-based IO for one thread: sockets, files and block devices, deadlines and wake-ups, in one queue of events; and RDMA.
 //!
 //! A shell (the target's acceptor and pipelines, the initiator's engine) owns one [`Reactor`] per thread. It asks for work,
 //! calls [`Reactor::wait`], and takes [`Event`]s until there are none:
@@ -6,7 +6,7 @@
 //! ```text
 //!   listen · connect · add_socket ──┐                        ┌── Accepted · Connected · Received · Readable · ReceiveEnded
 //!   send(batch) · pause · close   ──┼──> wait(deadline) ──>──┼── Sent(batch) · Detached
-//!   submit_disk(file, tag, op)    ──┘     one system call    └── Disk(tag, buffer) · Woken
+//!   submit_disk · watch_channel   ──┘     one system call    └── Disk(tag, buffer) · Ready · Woken
 //! ```
 //!
 //! Two backends stand behind the same interface: io_uring, and epoll with a few blocking threads for the disk where
@@ -15,6 +15,9 @@
 //!
 //! Holds: no event of a token arrives after `close` (`a_closed_socket_is_silent_and_its_slot_is_used_again`);
 //!        every buffer comes back, even when the reactor is dropped in the middle (`dropping_the_reactor_returns_every_buffer`).
+//! RDMA needs no reactor to move data ([`rdma`]); what it has to say it announces through descriptors, which a reactor
+//! watches as *channels*.
+//!
 //! Elsewhere: the meaning of the bytes is `nvme`; the order of disk accesses is `sched`.
 //!
 //! This is the only crate with `unsafe`: every block states why it is sound.

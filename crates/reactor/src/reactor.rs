@@ -22,7 +22,7 @@ use crate::{Clock, DiskAccess, DiskOp, Refused, SendBatch, Token, Unregistered, 
 use std::hint;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread;
 use units::{Bytes, Instant, Nanos};
 
@@ -242,6 +242,24 @@ impl Reactor {
         self.driver.shutdown_write(token);
     }
 
+    /// Watches a descriptor of somebody else's: [`Event::Ready`] comes once it is readable, and again only after
+    /// [`Reactor::watch_channel`]. The reactor keeps a copy of the descriptor; to move it to another reactor, close it here
+    /// and add it there: nothing that the descriptor has to say is lost by that.
+    ///
+    /// # Errors
+    /// The process is out of descriptors, or the descriptor is of a kind that cannot be waited for.
+    pub fn add_channel(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<Token> {
+        self.driver.add_channel(descriptor.try_clone_to_owned()?)
+    }
+
+    /// Watches a channel again after its [`Event::Ready`]. If it is readable still, the event comes at once.
+    ///
+    /// # Errors
+    /// The kernel refuses: a bug or a broken machine.
+    pub fn watch_channel(&mut self, token: Token) -> io::Result<()> {
+        self.driver.watch_channel(token)
+    }
+
     /// Takes over a file or block device, to be read and written as such.
     pub fn add_file(&mut self, file: OwnedFd) -> io::Result<Token> {
         self.add_disk(file, DiskAccess::File)
@@ -273,7 +291,7 @@ impl Reactor {
         self.driver.submit_disk(Owner { file, tag }, op, &mut self.events)
     }
 
-    /// Closes the token's listener, socket or file. From this moment there is no event for it, not even for completions
+    /// Closes the token's listener, socket, file or channel. From this moment there is no event for it, not even for completions
     /// that have happened already. Transfers in flight on a socket are broken off (it is shut down, which affects
     /// copies of its descriptor, too); a disk operation runs to its end unreported. Buffers go home to their pools when
     /// the kernel is done with them, and only then is the descriptor closed. For an orderly end, wait for

@@ -7,7 +7,7 @@
 //!
 //! Holds: a stale token never reaches the slot's next tenant (`a_stale_token_finds_nothing`).
 
-/// Names a listener, socket or file of one reactor, from the call that made it until `close`.
+/// Names a listener, socket, file or channel of one reactor, from the call that made it until `close`.
 ///
 /// Tokens of two reactors may be equal. A token that was closed stays invalid for ever: its slot may be used again, but under
 /// another generation.

@@ -3,6 +3,7 @@
 //! ```text
 //!   sockets    edge-triggered readiness, then recv and sendmsg that do not block
 //!   listeners  level-triggered readiness, then accept
+//!   channels   one-shot readiness, watched again on demand
 //!   disk       blocking calls on a few threads, answers through an eventfd
 //! ```
 //!
@@ -47,6 +48,9 @@ use workers::{DiskFile, Workers};
 const WAKER: u64 = u64::MAX;
 const DISK: u64 = u64::MAX - 1;
 
+/// Flags of a channel: one notice each time that it is watched.
+const CHANNEL: i32 = libc::EPOLLIN | libc::EPOLLONESHOT;
+
 /// Connections accepted before it is the sockets' turn.
 const ACCEPTS_PER_TURN: usize = 64;
 
@@ -60,6 +64,8 @@ enum Source {
     Listener(Listener),
     Socket(Box<Socket>),
     File(Arc<DiskFile>),
+    /// A copy of the descriptor.
+    Channel(OwnedFd),
 }
 
 pub(crate) struct EpollDriver {
@@ -159,6 +165,7 @@ impl EpollDriver {
                 match self.sources.get(token) {
                     Some(Source::Listener(_)) => self.accept(token, events),
                     Some(Source::Socket(_)) => self.on_socket(token, notice, events),
+                    Some(Source::Channel(_)) => events.push(Event::Ready { token }),
                     Some(Source::File(_)) | None => {}
                 }
             }
@@ -360,6 +367,25 @@ impl Driver for EpollDriver {
         }
     }
 
+    fn add_channel(&mut self, descriptor: OwnedFd) -> io::Result<Token> {
+        let fd = descriptor.as_raw_fd();
+        let token = self.sources.insert(|_| Source::Channel(descriptor));
+        if let Err(error) = self.poller.add(fd, CHANNEL, token.to_bits()) {
+            self.sources.remove(token.index());
+            return Err(error);
+        }
+        Ok(token)
+    }
+
+    fn watch_channel(&mut self, token: Token) -> io::Result<()> {
+        match self.sources.get(token) {
+            Some(Source::Channel(descriptor)) => {
+                self.poller.change(descriptor.as_raw_fd(), CHANNEL, token.to_bits())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn add_disk(&mut self, file: OwnedFd, access: DiskAccess) -> io::Result<Token> {
         if access != DiskAccess::File {
             let what = "polled devices and NVMe commands need io_uring, which is not in use here";
@@ -400,6 +426,10 @@ impl Driver for EpollDriver {
                 self.sources.remove(token.index());
             }
             Some(Source::File(_)) => drop(self.sources.remove(token.index())),
+            Some(Source::Channel(descriptor)) => {
+                self.poller.remove(descriptor.as_raw_fd());
+                self.sources.remove(token.index());
+            }
             None => {}
         }
     }

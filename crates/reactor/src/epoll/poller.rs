@@ -37,9 +37,18 @@ impl Poller {
 
     /// Watches `fd` for `flags` with `name`.
     pub(super) fn add(&self, fd: RawFd, flags: i32, name: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, flags, name)
+    }
+
+    /// Watches `fd`, which is known, for `flags` from now on.
+    pub(super) fn change(&self, fd: RawFd, flags: i32, name: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, flags, name)
+    }
+
+    fn control(&self, operation: i32, fd: RawFd, flags: i32, name: u64) -> io::Result<()> {
         let mut event = libc::epoll_event { events: flags as u32, u64: name };
         // SAFETY: `event` is a valid event for the call to read.
-        let result = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
+        let result = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, fd, &mut event) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 

@@ -6,6 +6,7 @@
 //!              or poll, then recvmsg by ourselves              for bytes that belong somewhere
 //!              sendmsg (MSG_WAITALL), one at a time
 //!   file       read · write · fsync · fallocate · discard command
+//!   channel    poll, once for each time that it is watched
 //!   waker      multishot poll of an eventfd
 //! ```
 //!
@@ -17,9 +18,10 @@
 //!
 //! Holds: a slot is freed only when none of its requests is out (`closing_with_a_batch_in_flight_returns_its_buffers`), and the ring and
 //!        everything in it only when no request at all is (`dropping_the_reactor_returns_every_buffer`).
-//! Elsewhere: the ring itself is `setup` and `queue`; the sockets are `net`, the disk is `files`; what rings know beforehand is `registry`.
+//! Elsewhere: the ring itself is `setup` and `queue`; the sockets are `net`, the disk is `files`, channels are `channels`; what rings know beforehand is `registry`.
 
 pub(crate) mod buffers;
+mod channels;
 mod device;
 mod files;
 mod net;
@@ -62,6 +64,7 @@ enum Source {
     Listener(net::Listener),
     Socket(net::Socket),
     File(files::File),
+    Channel(channels::Channel),
 }
 
 pub(crate) struct RingDriver {
@@ -185,6 +188,7 @@ impl RingDriver {
             Kind::Send => self.on_send(request.index, result, events),
             Kind::Disk => self.on_disk(request.index, result, events),
             Kind::DeviceRing => self.devices.on_watched(request.index),
+            Kind::Channel => self.on_channel(request.index, events),
             Kind::CancelReceive => self.on_cancel_receive(request.index, result),
         }
     }
@@ -315,6 +319,17 @@ impl Driver for RingDriver {
         }
     }
 
+    fn add_channel(&mut self, descriptor: OwnedFd) -> io::Result<Token> {
+        self.start_watching(descriptor)
+    }
+
+    fn watch_channel(&mut self, token: Token) -> io::Result<()> {
+        if let Some(Source::Channel(channel)) = self.sources.get(token) {
+            channel.arm(&mut self.queue);
+        }
+        Ok(())
+    }
+
     fn add_disk(&mut self, file: OwnedFd, access: DiskAccess) -> io::Result<Token> {
         self.start_disk(file, access)
     }
@@ -335,6 +350,7 @@ impl Driver for RingDriver {
             Source::Listener(listener) => listener.close(),
             Source::Socket(socket) => socket.close(&mut self.queue),
             Source::File(file) => file.close(),
+            Source::Channel(channel) => channel.close(&mut self.queue),
         }
         self.settle(token.index(), events);
     }

@@ -490,6 +490,7 @@ impl RingDriver {
             Some(Source::Listener(listener)) => listener.is_closed && !listener.is_armed,
             Some(Source::Socket(socket)) => socket.fate != Fate::Open && socket.is_quiet(),
             Some(Source::File(file)) => file.may_be_freed(),
+            Some(Source::Channel(channel)) => channel.may_be_freed(),
             None => false,
         };
         if !may_be_freed {

@@ -25,11 +25,13 @@ pub(super) enum Kind {
     Disk,
     /// A read of the eventfd of a device's ring.
     DeviceRing,
+    /// A poll of a channel.
+    Channel,
     /// The cancellation of a receive. It names no memory, so it does not count as in flight.
     CancelReceive,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::Wake,
     Kind::Accept,
     Kind::Connect,
@@ -38,6 +40,7 @@ const KINDS: [Kind; 9] = [
     Kind::Send,
     Kind::Disk,
     Kind::DeviceRing,
+    Kind::Channel,
     Kind::CancelReceive,
 ];
 
