@@ -6,7 +6,7 @@ use crate::fault::ConnectError;
 use crate::options::ControllerOptions;
 use crate::{Backend, Backoff, Keys};
 use nvme::spec::connect::HostId;
-use nvme::spec::discovery::{DiscoveryEntry, SecureChannel, SubsystemType};
+use nvme::spec::discovery::{DiscoveryEntry, SecureChannel, SubsystemType, TransportType};
 use nvme::spec::nqn::Nqn;
 use std::io;
 use std::net::SocketAddr;
@@ -28,7 +28,8 @@ pub struct Discovered {
 impl Discovered {
     /// `None` if it is not a subsystem with namespaces, or not reached over TCP.
     pub(crate) fn from_entry(entry: &DiscoveryEntry) -> Option<Discovered> {
-        let is_usable = entry.is_tcp() && entry.subsystem_type() == Some(SubsystemType::Nvm);
+        let is_usable =
+            entry.is_over(TransportType::Tcp) && entry.subsystem_type() == Some(SubsystemType::Nvm);
         let needs_tls = entry.secure_channel() == SecureChannel::Required;
         let subsystem = entry.subsystem_nqn().filter(|_| is_usable)?;
         Some(Discovered { subsystem, address: entry.address(), port: entry.port(), needs_tls })

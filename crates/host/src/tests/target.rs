@@ -4,7 +4,7 @@
 use nvme::buffer::{BufferSource, BufferUse};
 use nvme::queue::{FlowControl, TargetEvent};
 use nvme::spec::connect::ConnectCommand;
-use nvme::spec::discovery::SubsystemType;
+use nvme::spec::discovery::{SubsystemType, TransportType};
 use nvme::spec::nqn::Nqn;
 use nvme::spec::{Cqe, Sqe, Status};
 use nvme::subsystem::{
@@ -84,6 +84,7 @@ impl TestTarget {
         discovery.set_discovery_records(vec![DiscoveryRecord {
             subsystem: nqn,
             kind: SubsystemType::Nvm,
+            transport: TransportType::Tcp,
             address: DiscoveryAddress::AsReached { is_ipv6: false, port: 4420 },
             hosts: HostAccess::Any,
             secure: nvme::spec::discovery::SecureChannel::Without,

@@ -4,7 +4,7 @@
 //! generation counter before and after, because the page may change between two commands.
 //!
 //! Holds: an entry survives its bytes (`an_entry_survives_its_bytes`).
-//! NVM Express Base Specification: "Discovery Log Page"; TCP Transport Specification: "TSAS".
+//! NVM Express Base Specification: "Discovery Log Page"; TCP and RDMA Transport Specifications: "TSAS".
 
 use super::Nqn;
 use super::identify_controller::{padded, unpadded};
@@ -17,7 +17,6 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 /// Bytes of the header, and of each entry.
 pub const RECORD_SIZE: usize = 1024;
 
-const TRANSPORT_TCP: u8 = 3;
 const FAMILY_IPV4: u8 = 1;
 const FAMILY_IPV6: u8 = 2;
 /// TREQ: the host may turn flow control off.
@@ -27,6 +26,8 @@ const TREQ_SECURE_REQUIRED: u8 = 1;
 const TREQ_SECURE_OPTIONAL: u8 = 2;
 /// TSAS.SECTYPE: TLS 1.3.
 const SECTYPE_TLS_1_3: u8 = 2;
+/// TSAS of RDMA: reliable connections, without a provider type, through the connection manager.
+const RDMA_SPECIFIC: [u8; 3] = [1, 1, 1];
 /// CNTLID: any free controller.
 const CNTLID_DYNAMIC: u16 = 0xffff;
 /// EFLAGS bit 0: this subsystem returns the same entries, so a host need not connect to it to learn more.
@@ -74,6 +75,26 @@ impl SubsystemType {
     }
 }
 
+/// A transport of NVMe over Fabrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TransportType {
+    /// RDMA.
+    Rdma,
+    /// TCP.
+    #[default]
+    Tcp,
+}
+
+impl TransportType {
+    /// TRTYPE.
+    pub const fn to_wire(self) -> u8 {
+        match self {
+            TransportType::Rdma => 1,
+            TransportType::Tcp => 3,
+        }
+    }
+}
+
 /// Whether a connection is encrypted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SecureChannel {
@@ -109,10 +130,11 @@ pub struct DiscoveryEntry {
 const _: () = assert!(size_of::<DiscoveryEntry>() == RECORD_SIZE);
 
 impl DiscoveryEntry {
-    /// `subsystem` over TCP at an address and a port.
-    pub fn tcp(
+    /// `subsystem` at an address and a port. `secure` is for TCP only: NVMe/RDMA has no secure channel.
+    pub fn new(
         subsystem_type: SubsystemType,
         subsystem: &Nqn,
+        transport: TransportType,
         (address, port): (IpAddr, u16),
         secure: SecureChannel,
     ) -> DiscoveryEntry {
@@ -123,9 +145,12 @@ impl DiscoveryEntry {
             SecureChannel::Required => (TREQ_SECURE_REQUIRED, SECTYPE_TLS_1_3),
         };
         let mut transport_specific = [0; 256];
-        transport_specific[0] = security;
+        match transport {
+            TransportType::Tcp => transport_specific[0] = security,
+            TransportType::Rdma => transport_specific[..RDMA_SPECIFIC.len()].copy_from_slice(&RDMA_SPECIFIC),
+        }
         DiscoveryEntry {
-            transport: TRANSPORT_TCP,
+            transport: transport.to_wire(),
             address_family: if address.is_ipv4() { FAMILY_IPV4 } else { FAMILY_IPV6 },
             subsystem_type: subsystem_type.to_wire(),
             requirements: TREQ_FLOW_CONTROL_OPTIONAL | requirement,
@@ -159,14 +184,15 @@ impl DiscoveryEntry {
         }
     }
 
-    /// Whether the subsystem is reached over TCP.
-    pub fn is_tcp(&self) -> bool {
-        self.transport == TRANSPORT_TCP
+    /// Whether the subsystem is reached over this transport.
+    pub fn is_over(&self, transport: TransportType) -> bool {
+        self.transport == transport.to_wire()
     }
 
     /// Whether a connection there has to be encrypted, or may be.
     pub fn secure_channel(&self) -> SecureChannel {
         match (self.requirements & 3, self.transport_specific[0]) {
+            _ if !self.is_over(TransportType::Tcp) => SecureChannel::Without,
             (_, 0) => SecureChannel::Without,
             (TREQ_SECURE_REQUIRED, _) => SecureChannel::Required,
             _ => SecureChannel::Optional,
@@ -208,9 +234,10 @@ mod tests {
     #[test]
     fn an_entry_survives_its_bytes() {
         let name = Nqn::new("nqn.2024-01.test:a").expect("a good name");
-        let entry = DiscoveryEntry::tcp(
+        let entry = DiscoveryEntry::new(
             SubsystemType::Nvm,
             &name,
+            TransportType::Tcp,
             (Ipv4Addr::new(10, 0, 2, 2).into(), 4420),
             SecureChannel::Required,
         );
@@ -220,10 +247,14 @@ mod tests {
         assert_eq!((&bytes[32..37], &bytes[512..521]), (&b"4420 "[..], &b"10.0.2.2 "[..]));
         let entry = DiscoveryEntry::read_from_bytes(bytes).expect("1024 bytes");
         assert_eq!((entry.subsystem_type(), entry.subsystem_nqn()), (Some(SubsystemType::Nvm), Some(name)));
-        assert_eq!((entry.address().as_str(), entry.port(), entry.is_tcp()), ("10.0.2.2", Some(4420), true));
-        let entry = DiscoveryEntry::tcp(
+        assert_eq!(
+            (entry.address().as_str(), entry.port(), entry.is_over(TransportType::Tcp)),
+            ("10.0.2.2", Some(4420), true)
+        );
+        let entry = DiscoveryEntry::new(
             SubsystemType::Nvm,
             &Nqn::discovery(),
+            TransportType::Tcp,
             (Ipv6Addr::LOCALHOST.into(), 1),
             SecureChannel::Without,
         );
@@ -233,13 +264,24 @@ mod tests {
         );
         assert_eq!((entry.as_bytes()[3], entry.secure_channel()), (4, SecureChannel::Without));
         let itself = SubsystemType::CurrentDiscovery;
-        let entry = DiscoveryEntry::tcp(
+        let entry = DiscoveryEntry::new(
             itself,
             &Nqn::discovery(),
+            TransportType::Tcp,
             (Ipv4Addr::LOCALHOST.into(), 4420),
             SecureChannel::Optional,
         );
         assert_eq!((entry.as_bytes()[2], entry.as_bytes()[10], entry.tells_the_same()), (3, 3, true));
         assert_eq!((entry.as_bytes()[3], entry.secure_channel()), (6, SecureChannel::Optional));
+    }
+
+    #[test]
+    fn an_entry_over_rdma_says_how_queues_are_opened_and_has_no_secure_channel() {
+        let at = (Ipv4Addr::new(10, 0, 2, 2).into(), 4420);
+        let (kind, rdma) = (SubsystemType::Nvm, TransportType::Rdma);
+        let entry = DiscoveryEntry::new(kind, &Nqn::discovery(), rdma, at, SecureChannel::Without);
+        assert_eq!(entry.as_bytes()[..4], [1, 1, 2, 4]);
+        assert_eq!((&entry.as_bytes()[768..771], &entry.as_bytes()[771..]), (&[1, 1, 1][..], &[0; 253][..]));
+        assert_eq!((entry.is_over(rdma), entry.secure_channel()), (true, SecureChannel::Without));
     }
 }

@@ -194,6 +194,8 @@ pub mod anacap {
 /// SGLS: SGLs are supported without alignment requirement (bits 1:0), as offsets into the capsule (bit 20)
 /// and as transport data blocks (bit 21).
 pub const SGLS_TCP: u32 = 1 | 1 << 20 | 1 << 21;
+/// SGLS over RDMA: SGLs are supported without alignment requirement, and as keyed data blocks (bit 2).
+pub const SGLS_RDMA: u32 = 1 | 1 << 2;
 
 /// CNS 06h for the NVM command set. A limit of 0 means no limit other than that of the command itself.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -19,6 +19,7 @@ use super::keep_alive::KeepAlive;
 use super::reservation_terms::Identity;
 use super::{Queue, Subsystem};
 use crate::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData, Culprit};
+use crate::spec::discovery::TransportType;
 use crate::spec::opcode::fabrics;
 use crate::spec::{Cqe, Nqn, Sqe, Status};
 use units::Instant;
@@ -49,12 +50,14 @@ pub struct Arrival {
     /// The identifier of the new controller, if the host was told one already. The caller draws them in an order of its own: if the
     /// identifier is in use or not one of the subsystem's, the Connect is refused, and the host tries again.
     pub controller_id: Option<u16>,
+    /// Its transport. All queues of a controller have the same.
+    pub transport: TransportType,
 }
 
 impl Default for Arrival {
-    /// From where its host is, with no identifier.
+    /// From where its host is, with no identifier, over TCP.
     fn default() -> Arrival {
-        Arrival { is_at_home: true, controller_id: None }
+        Arrival { is_at_home: true, controller_id: None, transport: TransportType::Tcp }
     }
 }
 
@@ -136,7 +139,7 @@ impl Subsystem {
         let command = self.config.connect_bounds().check(sqe, data)?;
         let slot = match command.queue_id {
             0 => self.connect_admin(now, key, (sqe, data), &command, host, arrival)?,
-            queue_id => self.connect_io(key, sqe, queue_id, data, &host)?,
+            queue_id => self.connect_io((key, queue_id), sqe, data, &host, arrival.transport)?,
         };
         let host = self.controller(slot).identity().to_owned();
         if self.config.role == Role::Io {
@@ -173,7 +176,7 @@ impl Subsystem {
         (sqe, data): (&Sqe, &ConnectData),
         command: &ConnectCommand,
         host: Nqn,
-        Arrival { is_at_home, controller_id }: Arrival,
+        Arrival { is_at_home, controller_id, transport }: Arrival,
     ) -> Result<usize, Cqe> {
         let limits = &self.config.limits;
         let ids = limits.controller_ids;
@@ -196,22 +199,24 @@ impl Subsystem {
             Role::Io => KeepAlive::new(now, kato),
             Role::Discovery => KeepAlive::of_discovery(now, kato),
         };
-        Ok(self.controllers.add(
+        let slot = self.controllers.add(
             now,
             (key, controller_id),
             (host, data.host_id(), is_at_home),
             keep_alive,
             &self.config.limits,
-        ))
+        );
+        self.controller_mut(slot).transport = transport;
+        Ok(slot)
     }
 
     fn connect_io(
         &mut self,
-        key: QueueKey,
+        (key, queue_id): (QueueKey, u16),
         sqe: &Sqe,
-        queue_id: u16,
         data: &ConnectData,
         host: &Nqn,
+        transport: TransportType,
     ) -> Result<usize, Cqe> {
         let slot = self.controllers.slot_of(data.controller_id());
         let slot = slot.ok_or_else(|| Culprit::CONTROLLER_ID.refuse(sqe.cid()))?;
@@ -221,6 +226,10 @@ impl Subsystem {
         }
         if controller.host_id != data.host_id() {
             return Err(Culprit::HOST_ID.refuse(sqe.cid()));
+        }
+        // The controller has told its host what this transport can do.
+        if controller.transport != transport {
+            return Err(Culprit::CONTROLLER_ID.refuse(sqe.cid()));
         }
         let taken = controller.io_queues.iter().any(|(taken, _)| *taken == queue_id);
         if !controller.accepts_io() || taken {

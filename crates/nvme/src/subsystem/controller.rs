@@ -25,6 +25,7 @@ use super::keep_alive::KeepAlive;
 use super::notification::Notifications;
 use super::properties::READY_TIMEOUT_SPAN;
 use super::reservation_terms::Identity;
+use crate::spec::discovery::TransportType;
 use crate::spec::log::CHANGED_NAMESPACES_MAX;
 use crate::spec::property::{Configuration, ControllerStatus, ShutdownNotification};
 use crate::spec::{HostId, Nqn};
@@ -58,6 +59,8 @@ pub(super) struct Controller {
     pub(super) notifications: Notifications,
     /// The target's address that the host connected to.
     pub(super) local: Option<SocketAddr>,
+    /// The transport of its queues.
+    pub(super) transport: TransportType,
     /// The host's address, in the unit in which addresses are counted (`network_of`).
     pub(super) peer: Option<IpAddr>,
 }
@@ -99,6 +102,7 @@ impl Controller {
             changed: ChangedNamespaces::default(),
             notifications: Notifications::default(),
             local: None,
+            transport: TransportType::Tcp,
             peer: None,
         }
     }

@@ -13,7 +13,7 @@
 use super::Subsystem;
 use super::config::HostAccess;
 use crate::spec::Nqn;
-use crate::spec::discovery::{DiscoveryEntry, DiscoveryHeader, SecureChannel, SubsystemType};
+use crate::spec::discovery::{DiscoveryEntry, DiscoveryHeader, SecureChannel, SubsystemType, TransportType};
 use crate::spec::event::EventKind;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ pub enum DiscoveryAddress {
     AsReached {
         /// Whether they are all IPv6 addresses, and not all IPv4 addresses.
         is_ipv6: bool,
-        /// TCP port.
+        /// Port.
         port: u16,
     },
 }
@@ -43,6 +43,8 @@ pub struct DiscoveryRecord {
     pub subsystem: Nqn,
     /// Its type.
     pub kind: SubsystemType,
+    /// The transport there.
+    pub transport: TransportType,
     /// Its address.
     pub address: DiscoveryAddress,
     /// The hosts that can see it.
@@ -74,7 +76,7 @@ impl Subsystem {
             self.discovery.records.iter().filter(|record| record.hosts.allows(&controller.host_nqn));
         let mut told = BTreeSet::new();
         let mut is_new = |record: &DiscoveryRecord, address| {
-            told.insert((record.kind.to_wire(), record.subsystem.clone(), address))
+            told.insert((record.kind.to_wire(), record.subsystem.clone(), record.transport, address))
         };
         let entries: Vec<DiscoveryEntry> = visible
             .filter_map(|record| {
@@ -88,7 +90,7 @@ impl Subsystem {
                 // Two listeners may be one place for this host.
                 is_new(record, address).then(|| {
                     let at = (address.ip(), address.port());
-                    DiscoveryEntry::tcp(record.kind, &record.subsystem, at, record.secure)
+                    DiscoveryEntry::new(record.kind, &record.subsystem, record.transport, at, record.secure)
                 })
             })
             .collect();

@@ -12,13 +12,14 @@ use super::keep_alive;
 use super::namespaces::Namespace;
 use super::properties::VERSION;
 use super::{Subsystem, exact_length};
+use crate::spec::discovery::TransportType;
 use crate::spec::identify::descriptor::{self, NamespaceIds};
 use crate::spec::identify::{
     self, CSI_NVM, IDENTIFY_SIZE, IdentifyCommand, NSID_ALL, cns, controller_list, namespace_list,
 };
 use crate::spec::identify_controller::{
-    CDFS_FORMAT_0, FUSES_COMPARE_AND_WRITE, IdentifyController, IdentifyNvmController, SGLS_TCP, anacap,
-    cmic, controller_type, ctratt, lpa, oncs, padded, vwc,
+    CDFS_FORMAT_0, FUSES_COMPARE_AND_WRITE, IdentifyController, IdentifyNvmController, SGLS_RDMA, SGLS_TCP,
+    anacap, cmic, controller_type, ctratt, lpa, oncs, padded, vwc,
 };
 use crate::spec::identify_namespace::{
     DLFEAT_READS_ZEROES, DLFEAT_WRITE_ZEROES_DEALLOCATES, IdentifyNamespace, IdentifyNamespaceIndependent,
@@ -118,6 +119,10 @@ impl Subsystem {
     fn identify_controller(&self, slot: usize) -> Vec<u8> {
         let (config, limits) = (&self.config, &self.config.limits);
         let controller = self.controller(slot);
+        let (sgls, in_capsule_max) = match controller.transport {
+            TransportType::Tcp => (SGLS_TCP, limits.in_capsule_max),
+            TransportType::Rdma => (SGLS_RDMA, 0),
+        };
         let mut page = IdentifyController {
             sn: padded(&config.serial),
             mn: padded(&config.model),
@@ -134,9 +139,9 @@ impl Subsystem {
             elpe: (limits.error_log_entries - 1) as u8,
             kas: keep_alive::GRANULARITY.into(),
             maxcmd: limits.queue_entries_max.into(),
-            sgls: SGLS_TCP.into(),
+            sgls: sgls.into(),
             subnqn: config.nqn.to_field(),
-            ioccsz: ((SQE_BYTES + limits.in_capsule_max) / CAPSULE_UNIT).into(),
+            ioccsz: ((SQE_BYTES + in_capsule_max) / CAPSULE_UNIT).into(),
             iorcsz: (Cqe::SIZE as u32 / CAPSULE_UNIT).into(),
             msdbd: MSDBD,
             ..IdentifyController::new_zeroed()

@@ -6,7 +6,7 @@ use nvme::host::{
     Purpose, Tag,
 };
 use nvme::spec::connect::ConnectData;
-use nvme::spec::discovery::{SecureChannel, SubsystemType};
+use nvme::spec::discovery::{SecureChannel, SubsystemType, TransportType};
 use nvme::spec::identify::cns;
 use nvme::spec::identify_controller::IdentifyController;
 use nvme::spec::opcode::admin;
@@ -217,6 +217,7 @@ fn discovery_is_read_again_when_it_changes() {
     let record = |number: u16| DiscoveryRecord {
         subsystem: Nqn::new(&format!("nqn.2024-01.test:{number}")).expect("a good name"),
         kind: SubsystemType::Nvm,
+        transport: TransportType::Tcp,
         address: DiscoveryAddress::At(([127, 0, 0, 1], number).into()),
         hosts: HostAccess::Any,
         secure: SecureChannel::Without,

@@ -5,7 +5,7 @@
 
 use crate::world::{BLOCKS, NQN, World, config, connect_command, host, io_command, property_set};
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand};
-use nvme::spec::discovery::{DiscoveryEntry, DiscoveryHeader, SecureChannel, SubsystemType};
+use nvme::spec::discovery::{DiscoveryEntry, DiscoveryHeader, SecureChannel, SubsystemType, TransportType};
 use nvme::spec::feature::QueueCounts;
 use nvme::spec::identify::{cns, descriptor, read_namespace_list};
 use nvme::spec::identify_controller::IdentifyController;
@@ -147,6 +147,7 @@ fn discovery_world() -> World {
     let record = |name, kind, hosts| DiscoveryRecord {
         subsystem: Nqn::new(name).expect("a good name"),
         kind,
+        transport: TransportType::Tcp,
         address: DiscoveryAddress::At("10.0.2.2:4420".parse().expect("an address")),
         hosts,
         secure: SecureChannel::Without,

@@ -3,6 +3,7 @@
 use crate::world::{BLOCKS, NQN, World, config, connect_command, host, io_command, property_set};
 use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand};
 use nvme::spec::dataset::AccessLatency;
+use nvme::spec::discovery::TransportType;
 use nvme::spec::feature::supported;
 use nvme::spec::identify::{cns, read_namespace_list};
 use nvme::spec::identify_namespace::IdentifyNamespace;
@@ -364,6 +365,7 @@ fn a_discovery_change_is_reported_and_counted() {
     let record = DiscoveryRecord {
         subsystem: Nqn::new(NQN).expect("a good name"),
         kind: nvme::spec::discovery::SubsystemType::Nvm,
+        transport: TransportType::Tcp,
         address: DiscoveryAddress::AsReached { is_ipv6: true, port: 4420 },
         hosts: HostAccess::Any,
         secure: nvme::spec::discovery::SecureChannel::Without,
@@ -401,6 +403,7 @@ fn discovery_names_only_addresses_that_are_listened_on() {
         let record = |address: &DiscoveryAddress| DiscoveryRecord {
             subsystem: Nqn::new(NQN).expect("a good name"),
             kind: nvme::spec::discovery::SubsystemType::Nvm,
+            transport: TransportType::Tcp,
             address: *address,
             hosts: HostAccess::Any,
             secure: nvme::spec::discovery::SecureChannel::Without,

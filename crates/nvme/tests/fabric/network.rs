@@ -11,8 +11,8 @@ pub(crate) enum Request<B> {
     Send { bytes: Vec<u8>, invalidate: Option<u32>, tag: Option<u16>, buffer: Option<B>, cost: usize },
     /// Bytes into the peer's memory. Has no end of its own.
     Write { bytes: Vec<u8>, to: Remote },
-    /// Bytes from the peer's memory.
-    Read { tag: u16, buffer: B, length: u32, from: Remote },
+    /// Bytes from the peer's memory; `bytes` once they were read.
+    Read { tag: u16, buffer: B, length: u32, from: Remote, bytes: Vec<u8> },
 }
 
 /// The end of a work request.
@@ -133,14 +133,16 @@ impl<B> End<B> {
             return Ok(false);
         }
         let (request, state) = &mut self.sends[reading[rng.random_range(0..reading.len())]];
-        let Request::Read { length, from, .. } = request else { unreachable!("only reads are reading") };
-        memory.read(*from, *length)?;
+        let Request::Read { length, from, bytes, .. } = request else {
+            unreachable!("only reads are reading")
+        };
+        *bytes = memory.read(*from, *length)?.to_vec();
         *state = State::Ended;
         Ok(true)
     }
 
     /// Reports requests that have ended, in order. Returns whether there was one.
-    pub(crate) fn retire(&mut self, memory: &Memory) -> bool {
+    pub(crate) fn retire(&mut self) -> bool {
         let mut any = false;
         while self.sends.front().is_some_and(|(_, state)| *state == State::Ended) {
             let (request, _) = self.sends.pop_front().expect("there is one");
@@ -152,9 +154,8 @@ impl<B> End<B> {
                     self.taken -= cost;
                     self.done.push_back(Done::Sent { tag, buffer });
                 }
-                Request::Read { tag, buffer, length, from } => {
+                Request::Read { tag, buffer, bytes, .. } => {
                     self.taken -= 1;
-                    let bytes = memory.read(from, length).expect("checked when it was read").to_vec();
                     self.done.push_back(Done::Read { tag, buffer, bytes });
                 }
             }

@@ -225,7 +225,7 @@ impl World {
                 assert!(self.targets_end.receives() <= most, "more receives than the queue has entries");
             }
             RdmaWork::Read { tag, buffer, length, from } => {
-                self.targets_end.post([Request::Read { tag, buffer, length, from }]);
+                self.targets_end.post([Request::Read { tag, buffer, length, from, bytes: Vec::new() }]);
             }
             RdmaWork::Answer { data, cqe, invalidate } => self.post_answer(data, cqe, invalidate),
         }
@@ -257,18 +257,18 @@ impl World {
     /// Executes the next request of the host's send queue.
     pub(crate) fn execute_of_host(&mut self) -> bool {
         let result = self.hosts_end.execute(&mut self.targets_end, &mut self.memory);
-        self.keep(result) | self.hosts_end.retire(&self.memory)
+        self.keep(result) | self.hosts_end.retire()
     }
 
     /// Executes the next request of the target's send queue.
     pub(crate) fn execute_of_target(&mut self) -> bool {
         let result = self.targets_end.execute(&mut self.hosts_end, &mut self.memory);
-        self.keep(result) | self.targets_end.retire(&self.memory)
+        self.keep(result) | self.targets_end.retire()
     }
 
     pub(crate) fn end_read(&mut self, rng: &mut impl Rng) -> bool {
         let result = self.targets_end.end_read(rng, &self.memory);
-        self.keep(result) | self.targets_end.retire(&self.memory)
+        self.keep(result) | self.targets_end.retire()
     }
 
     fn keep(&mut self, result: Result<bool, Broken>) -> bool {
