@@ -8,7 +8,7 @@
 //!
 //!   receive buffer --copy--> Buffer (from BufferSource) --move--> the layer above --move--> Outgoing --gather--> socket
 //!
-//! A buffer has one of a few uses. One for in-capsule data is needed when the whole command is already on its
+//! A buffer has one of two uses. One for in-capsule data is needed when the whole command is already on its
 //! way. One for a transfer is needed before the peer is asked to send (R2T). A source without memory may
 //! refuse either. The first refusal stops the parsing of this connection; the second delays only that
 //! command. A complete command returns its buffer without needing another one, so a refusal cannot cause a
@@ -41,8 +41,6 @@ pub enum BufferUse {
     InCapsule,
     /// Data to request with R2T, or to read from the host. If refused, only this command waits; the connection continues.
     Transfer,
-    /// A receive that is posted before a capsule comes. If refused, fewer are posted.
-    Receive,
 }
 
 /// Where buffers for arriving data come from.
@@ -52,22 +50,6 @@ pub trait BufferSource {
 
     /// A buffer of at least `length` bytes (never 0), or `None` when there is none now.
     fn take(&mut self, length: usize, purpose: BufferUse) -> Option<Self::Buffer>;
-}
-
-/// A source whose buffers are posted as receives before anything arrives (RDMA).
-pub trait ReceiveSource: BufferSource {
-    /// Lets a buffer that was taken as `Receive`, and has data in it now, go on as one of `InCapsule`, and gives another one for the
-    /// receive. An error returns it: there is no memory now.
-    fn exchange(&mut self, arrived: Self::Buffer) -> Result<Exchanged<Self::Buffer>, Self::Buffer>;
-}
-
-/// See [`ReceiveSource::exchange`].
-#[derive(Debug)]
-pub struct Exchanged<B> {
-    /// The buffer with the data.
-    pub data: B,
-    /// The buffer for the next receive, at least as long.
-    pub receive: B,
 }
 
 /// Zeroes to send as padding after the last byte of a reply.

@@ -1,11 +1,11 @@
 //! The host's end of a queue pair.
 //!
 //! ```text
-//!   submit ─► Send (a capsule, with the data of a short write) ─► on_sent
+//!   submit ─► Send (a capsule) ─► on_sent
 //!   Receive ─► on_answer ─► Completed
 //! ```
 //!
-//! Other data stays in the command's buffer, whose address and key go with the command: the controller reads and writes it until it has
+//! Data stays in the command's buffer, whose address and key go with the command: the controller reads and writes it until it has
 //! answered, or until the queue pair is destroyed.
 //!
 //! Holds: a command completes when it is answered and its capsule was sent, so that nothing refers to its buffer then
@@ -25,8 +25,6 @@ use zerocopy::{FromBytes, IntoBytes};
 pub struct RdmaHostOptions {
     /// Most outstanding commands: one less than the queue's entries.
     pub commands_max: u16,
-    /// Longest write data to put into a capsule, in bytes: (IOCCSZ * 16) - 64 on IO queues, 0 on admin queues.
-    pub in_capsule_max: u32,
 }
 
 /// Reason why the queue pair cannot go on.
@@ -42,17 +40,15 @@ pub enum RdmaHostFatal {
 
 /// Work to post.
 #[derive(Debug)]
-pub enum RdmaHostWork<B> {
+pub enum RdmaHostWork {
     /// A receive for a completion.
     Receive,
-    /// Send a capsule; then call `on_sent` with the tag and the buffer.
+    /// Send a capsule; then call `on_sent` with the tag.
     Send {
         /// Name of the command.
         tag: u16,
         /// The command.
         command: [u8; COMMAND_BYTES],
-        /// Data in the capsule, and its length.
-        data: Option<(B, u32)>,
     },
 }
 
@@ -71,8 +67,6 @@ pub struct RdmaCompleted<B> {
 struct Command<B> {
     sqe: Sqe,
     buffer: Option<B>,
-    /// Bytes of data in the capsule.
-    in_capsule: u32,
     /// Bytes that a read asks for.
     asked: u32,
     is_sent: bool,
@@ -105,13 +99,8 @@ impl<B: Buffer> RdmaHost<B> {
         }
     }
 
-    /// Sets how much write data fits into a capsule: known once Identify Controller has returned IOCCSZ.
-    pub fn set_in_capsule_max(&mut self, bytes: u32) {
-        self.options.in_capsule_max = bytes;
-    }
-
-    /// Submits a command. Its SGL is filled in here, with the place of its buffer that `expose` returns if the data is not in the
-    /// capsule; the caller has chosen its identifier.
+    /// Submits a command. Its SGL is filled in here, with the place of its buffer that `expose` returns; the caller has chosen its
+    /// identifier.
     ///
     /// # Errors
     /// The command is not accepted, and its data returned.
@@ -139,16 +128,13 @@ impl<B: Buffer> RdmaHost<B> {
             let Remote { address, key, invalidates } = expose(buffer);
             Sgl::Keyed { address, length, key, invalidates }
         };
-        let (sgl, buffer, in_capsule, asked) = match transfer {
-            Transfer::None => (Sgl::Keyed { address: 0, length: 0, key: 0, invalidates: false }, None, 0, 0),
-            Transfer::ToController(buffer, length) if length <= self.options.in_capsule_max => {
-                (Sgl::InCapsule { offset: 0, length }, Some(buffer), length, 0)
-            }
-            Transfer::ToController(buffer, length) => (keyed(&buffer, length), Some(buffer), 0, 0),
-            Transfer::FromController(buffer, length) => (keyed(&buffer, length), Some(buffer), 0, length),
+        let (sgl, buffer, asked) = match transfer {
+            Transfer::None => (Sgl::Keyed { address: 0, length: 0, key: 0, invalidates: false }, None, 0),
+            Transfer::ToController(buffer, length) => (keyed(&buffer, length), Some(buffer), 0),
+            Transfer::FromController(buffer, length) => (keyed(&buffer, length), Some(buffer), length),
         };
         let sqe = sqe.with_sgl(sgl);
-        let command = Command { sqe, buffer, in_capsule, asked, is_sent: false, answer: None };
+        let command = Command { sqe, buffer, asked, is_sent: false, answer: None };
         let number = self.commands.insert(command);
         self.numbers.insert(sqe.cid(), number);
         self.transmit.push_back(number);
@@ -156,7 +142,7 @@ impl<B: Buffer> RdmaHost<B> {
     }
 
     /// The next work to post, if there is any; `room`: whether the send queue has an entry free. Receives come first.
-    pub fn poll(&mut self, room: bool) -> Option<RdmaHostWork<B>> {
+    pub fn poll(&mut self, room: bool) -> Option<RdmaHostWork> {
         if self.fatal.is_some() {
             return None;
         }
@@ -171,18 +157,12 @@ impl<B: Buffer> RdmaHost<B> {
         let command = self.commands.at(tag);
         let mut bytes = [0; COMMAND_BYTES];
         bytes.copy_from_slice(command.sqe.as_bytes());
-        let length = command.in_capsule;
-        let data = if length > 0 { command.buffer.take().map(|buffer| (buffer, length)) } else { None };
-        Some(RdmaHostWork::Send { tag, command: bytes, data })
+        Some(RdmaHostWork::Send { tag, command: bytes })
     }
 
-    /// Handles the end of a capsule's sending; `data`: the buffer that went with it.
-    pub fn on_sent(&mut self, tag: u16, data: Option<B>) -> Option<RdmaCompleted<B>> {
-        let command = self.commands.at(tag);
-        command.is_sent = true;
-        if data.is_some() {
-            command.buffer = data;
-        }
+    /// Handles the end of a capsule's sending.
+    pub fn on_sent(&mut self, tag: u16) -> Option<RdmaCompleted<B>> {
+        self.commands.at(tag).is_sent = true;
         self.complete(tag)
     }
 

@@ -9,22 +9,22 @@
 //! Commands, refusals, cancelling and fused operations are those of every transport. New are three bounds:
 //!
 //! - *receives*: a capsule needs a receive that was posted before. One is posted until Connect is granted, as the host is unknown; then as
-//!   many as the queue has entries, or as there is memory for. With a buffer for the data of the capsule, if capsules may have some: a capsule
-//!   with data is passed on with that buffer, and another one takes its place in the next receive. Without another one it waits, and
-//!   those behind it; then the host is slowed down as receives run out (RNR). So a queue keeps the receives that it has, and
-//!   memory that waits for commands is never needed to end one.
+//!   many as the queue has entries, less while too many answers wait: then the host is slowed down as receives run out (RNR).
 //! - *reads*: the peers have agreed on how many reads are in flight. One more would stop the send queue, and the answers behind it; so it
 //!   waits here, and answers pass it.
 //! - *room*: entries of the send queue that are free, which the caller knows.
 //!
 //! A receive is posted before the answer that lets the host use it.
 //!
+//! Capsules carry no data: that of a write is read from the host, however short. A receive is 64 bytes then; with room for data a queue of
+//! 128 entries would hold a megabyte, whether its host writes or not, and a host may have hundreds of queues.
+//!
 //! Holds: bounds as for `tcp::target`, receives and reads within theirs, whatever the host does; every buffer comes back (both
 //!        `a_fabric_with_faults_loses_nothing` in `tests/fabric`).
 
 use super::{COMMAND_BYTES, Remote};
-use crate::buffer::{Buffer, BufferUse, Exchanged, ReceiveSource};
-use crate::queue::{Admitted, Cancel, FlowControl, Outbound, Queue, Route, TargetEvent, TransferLimits};
+use crate::buffer::{Buffer, BufferSource};
+use crate::queue::{Cancel, FlowControl, Outbound, Queue, Route, TargetEvent, TransferLimits};
 use crate::spec::{Cqe, Sqe, Status};
 use std::collections::VecDeque;
 use units::{Bytes, Instant};
@@ -40,8 +40,6 @@ const BEFORE_CONNECT_MAX: u32 = 8192;
 pub struct RdmaLimits {
     /// Entries of the submission queue, as its private data has it: Connect may ask for fewer.
     pub entries: u32,
-    /// Longest data in a capsule, in bytes; 0 on the admin queue.
-    pub in_capsule_max: u32,
     /// Longest transfer, in bytes: MDTS.
     pub transfer_max: u32,
     /// Reads in flight that the peers have agreed on, at least 1.
@@ -53,9 +51,9 @@ pub struct RdmaLimits {
 /// Reason why a queue pair cannot go on. There is no message for it: the connection is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RdmaFatal {
-    /// A message is shorter than a command.
+    /// A message is no command.
     #[error("the host sent a message of {0} bytes; a command has 64")]
-    Short(u32),
+    Length(u32),
     /// More commands than the queue has entries.
     #[error("the host sent more commands than its queue has entries")]
     TooManyCommands,
@@ -64,11 +62,8 @@ pub enum RdmaFatal {
 /// Work to post.
 #[derive(Debug)]
 pub enum RdmaWork<B> {
-    /// A receive for a capsule: `COMMAND_BYTES`, and `data` for the data in it.
-    Receive {
-        /// Room for `in_capsule_max` bytes.
-        data: Option<B>,
-    },
+    /// A receive for a capsule, of `COMMAND_BYTES`.
+    Receive,
     /// Read the data of a write from the host; then call `on_read`.
     Read {
         /// Name of the transfer.
@@ -104,14 +99,6 @@ pub struct Answer<B> {
     pub to: Remote,
 }
 
-/// A capsule that waits for a buffer.
-#[derive(Debug)]
-struct Held<B> {
-    sqe: Sqe,
-    in_capsule: u32,
-    data: Option<B>,
-}
-
 /// The controller's end of one queue pair.
 #[derive(Debug)]
 pub struct RdmaTarget<B> {
@@ -120,14 +107,6 @@ pub struct RdmaTarget<B> {
     /// Receives to keep posted.
     receives_max: u32,
     posted: u32,
-    /// Buffers for the next receives.
-    spares: Vec<B>,
-    /// Capsules that wait for a buffer, in order.
-    held: VecDeque<Held<B>>,
-    /// Buffers with the data of refused commands.
-    discarded: Vec<B>,
-    /// Whether a buffer was refused since `resume`.
-    starved: bool,
     reads: u32,
     /// Transfers that wait for others to be read.
     waiting_reads: VecDeque<u16>,
@@ -151,10 +130,6 @@ impl<B: Buffer> RdmaTarget<B> {
             queue,
             receives_max: 1,
             posted: 0,
-            spares: Vec::new(),
-            held: VecDeque::new(),
-            discarded: Vec::new(),
-            starved: false,
             reads: 0,
             waiting_reads: VecDeque::new(),
             next: None,
@@ -169,57 +144,36 @@ impl<B: Buffer> RdmaTarget<B> {
         2 * limits.entries + limits.reads_max + zeroes + ANSWER_COST as u32
     }
 
-    /// Handles a message of `length` bytes: its first bytes, and the buffer of its receive with the data in it.
-    ///
-    /// # Errors
-    /// The queue pair cannot go on; `data` is kept until `into_buffers`.
-    pub fn on_capsule<S: ReceiveSource<Buffer = B>>(
-        &mut self,
-        command: &[u8; COMMAND_BYTES],
-        length: u32,
-        data: Option<B>,
-        source: &mut S,
-        events: &mut Vec<TargetEvent<B>>,
-    ) -> Result<(), RdmaFatal> {
-        self.posted -= 1;
-        let too_short = length < COMMAND_BYTES as u32;
-        if self.fatal.is_some() || too_short {
-            self.spares.extend(data);
-            return Err(self.end(RdmaFatal::Short(length)));
-        }
-        let sqe = Sqe::read_from_bytes(command).expect("as many bytes as a command");
-        self.held.push_back(Held { sqe, in_capsule: length - COMMAND_BYTES as u32, data });
-        self.admit_held(source, events)
-    }
-
-    /// Requests buffers again: for parked writes, for capsules that wait, and for receives.
+    /// Handles a message of `length` bytes, which begins with `command`.
     ///
     /// # Errors
     /// The queue pair cannot go on.
-    pub fn resume<S: ReceiveSource<Buffer = B>>(
+    pub fn on_capsule(
         &mut self,
-        source: &mut S,
+        command: &[u8; COMMAND_BYTES],
+        length: u32,
+        source: &mut impl BufferSource<Buffer = B>,
         events: &mut Vec<TargetEvent<B>>,
     ) -> Result<(), RdmaFatal> {
-        self.starved = false;
-        self.queue.resume(source);
-        self.admit_held(source, events)?;
-        while self.lacks_receives() > 0
-            && let Some(buffer) = source.take(self.limits.in_capsule_max as usize, BufferUse::Receive)
-        {
-            self.spares.push(buffer);
+        self.posted -= 1;
+        if let Some(fatal) = self.fatal {
+            return Err(fatal);
         }
-        self.starved |= self.lacks_receives() > 0;
+        if length != COMMAND_BYTES as u32 {
+            return Err(self.end(RdmaFatal::Length(length)));
+        }
+        if self.queue.is_full() {
+            return Err(self.end(RdmaFatal::TooManyCommands));
+        }
+        let sqe = Sqe::read_from_bytes(command).expect("as many bytes as a command");
+        // Nothing was in the capsule but the command, so that nothing follows.
+        self.queue.admit(sqe, 0, source, events);
         Ok(())
     }
 
-    /// Receives without a buffer for the data in their capsules: `resume` asks for one.
-    pub fn lacks_receives(&self) -> u32 {
-        if self.limits.in_capsule_max == 0 || self.fatal.is_some() {
-            return 0;
-        }
-        let held = self.held.iter().filter(|held| held.data.is_some()).count();
-        self.receives_max.saturating_sub(self.posted + (held + self.spares.len()) as u32)
+    /// Requests buffers for parked writes again, oldest first.
+    pub fn resume(&mut self, source: &mut impl BufferSource<Buffer = B>) {
+        self.queue.resume(source);
     }
 
     /// The next work to post, if there is any that takes at most `room` entries of the send queue (`cost`). A receive takes none.
@@ -278,7 +232,7 @@ impl<B: Buffer> RdmaTarget<B> {
         self.allow_transfers();
     }
 
-    /// Does the same for a host that has to prove who it is: it may have no more data, and no more receives than it needs for that.
+    /// Does the same for a host that has to prove who it is: a command may have no more data than before Connect.
     pub fn set_queue_unproved(&mut self, entries: u32, flow_control: FlowControl) {
         self.queue.set_size(entries, flow_control);
         self.receives_max = entries.min(self.limits.entries);
@@ -330,8 +284,7 @@ impl<B: Buffer> RdmaTarget<B> {
     }
 
     /// Returns the buffers of commands that were refused here.
-    pub fn take_discarded(&mut self, mut give: impl FnMut(B)) {
-        self.discarded.drain(..).for_each(&mut give);
+    pub fn take_discarded(&mut self, give: impl FnMut(B)) {
         self.queue.take_discarded(give);
     }
 
@@ -340,19 +293,14 @@ impl<B: Buffer> RdmaTarget<B> {
         self.fatal
     }
 
-    /// Whether capsules or receives wait for buffers: call `resume` when some are free.
-    pub fn is_starved(&self) -> bool {
-        self.starved
-    }
-
-    /// Commands received and not yet answered, including those that wait for data or buffers.
+    /// Commands received and not yet answered, including those that wait for data or for a buffer.
     pub fn outstanding(&self) -> usize {
-        self.queue.outstanding() + self.held.len()
+        self.queue.outstanding()
     }
 
-    /// Writes that wait for a buffer, and capsules that do.
+    /// Writes that wait for a buffer; call `resume` when buffers are free.
     pub fn parked(&self) -> usize {
-        self.queue.parked() + self.held.len()
+        self.queue.parked()
     }
 
     /// Answers and reads that wait to be posted.
@@ -378,66 +326,18 @@ impl<B: Buffer> RdmaTarget<B> {
 
     /// Returns every buffer that is not with a work request, for a connection that is about to be dropped.
     pub fn into_buffers(self, mut give: impl FnMut(B)) {
-        self.spares.into_iter().chain(self.discarded).for_each(&mut give);
-        self.held.into_iter().filter_map(|held| held.data).for_each(&mut give);
         if let Some(Outbound::Data { buffer, .. }) = self.next {
             give(buffer);
         }
         self.queue.into_buffers(give);
     }
 
-    fn admit_held<S: ReceiveSource<Buffer = B>>(
-        &mut self,
-        source: &mut S,
-        events: &mut Vec<TargetEvent<B>>,
-    ) -> Result<(), RdmaFatal> {
-        while let Some(Held { sqe, in_capsule, data }) = self.held.pop_front() {
-            if let Some(fatal) = self.fatal {
-                self.spares.extend(data);
-                return Err(fatal);
-            }
-            if self.queue.is_full() {
-                self.spares.extend(data);
-                return Err(self.end(RdmaFatal::TooManyCommands));
-            }
-            let data = match data {
-                Some(data) if in_capsule > 0 => match source.exchange(data) {
-                    Ok(Exchanged { data, receive }) => {
-                        self.spares.push(receive);
-                        Some(data)
-                    }
-                    Err(data) => {
-                        self.held.push_front(Held { sqe, in_capsule, data: Some(data) });
-                        self.starved = true;
-                        return Ok(());
-                    }
-                },
-                unused => {
-                    self.spares.extend(unused);
-                    None
-                }
-            };
-            match (self.queue.admit(sqe, in_capsule, source, events), data) {
-                (Admitted::DataFollows(_), Some(data)) => {
-                    self.queue.on_capsule_data(sqe, data, true, events);
-                }
-                (_, data) => self.discarded.extend(data),
-            }
-        }
-        Ok(())
-    }
-
     fn next_receive(&mut self) -> Option<RdmaWork<B>> {
-        let waiting = self.held.len() as u32;
-        if self.posted + waiting >= self.receives_max || self.queue.is_congested() {
+        if self.posted >= self.receives_max || self.queue.is_congested() {
             return None;
         }
-        let data = match self.limits.in_capsule_max {
-            0 => None,
-            _ => Some(self.spares.pop()?),
-        };
         self.posted += 1;
-        Some(RdmaWork::Receive { data })
+        Some(RdmaWork::Receive)
     }
 
     fn begin_read(&mut self, number: u16, events: &mut Vec<TargetEvent<B>>) -> Option<RdmaWork<B>> {

@@ -1,18 +1,19 @@
 //! A subsystem beyond the bring-up of one host: limits, timers, events, features, logs.
 
 use crate::world::{BLOCKS, NQN, World, config, connect_command, host, io_command, property_set};
-use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand};
+use nvme::spec::connect::{CNTLID_DYNAMIC, ConnectCommand, ConnectData};
 use nvme::spec::dataset::AccessLatency;
 use nvme::spec::discovery::TransportType;
 use nvme::spec::feature::supported;
 use nvme::spec::identify::{cns, read_namespace_list};
+use nvme::spec::identify_controller::IdentifyController;
 use nvme::spec::identify_namespace::IdentifyNamespace;
 use nvme::spec::log::{self, HealthPage, LogRequest};
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{AnaState, Nqn, Sqe, Status};
 use nvme::subsystem::{
-    Action, BlockSize, CloseReason, ConfigError, ControllerIds, DiscoveryAddress, DiscoveryRecord,
+    Action, Arrival, BlockSize, CloseReason, ConfigError, ControllerIds, DiscoveryAddress, DiscoveryRecord,
     HostAccess, Limits, NamespaceInfo, Output, QueueKey, Subsystem, SubsystemConfig, read_connect,
 };
 use units::{Bytes, Instant, Nanos};
@@ -782,4 +783,33 @@ fn inconsistent_configurations_are_refused() {
 fn a_subsystem_can_be_moved_to_another_thread() {
     fn movable<T: Send>() {}
     movable::<Subsystem>();
+}
+
+#[test]
+fn a_controller_says_what_its_transport_can_do_and_has_queues_of_one_transport() {
+    let mut world = World::io();
+    let linux = host(1);
+    let connect = |world: &mut World, queue_id, controller_id, transport| {
+        let name = Nqn::new(NQN).expect("a good name");
+        let data = ConnectData::new(linux.id, &linux.nqn, &name, controller_id);
+        let (key, sqe) = (world.next_key(), connect_command(queue_id).to_sqe());
+        let arrival = Arrival { transport, ..Arrival::default() };
+        world
+            .subsystem
+            .on_connect_from(world.now, key, (&sqe, &data), arrival)
+            .map(|connected| (key, connected))
+    };
+    for (transport, sgls, ioccsz) in
+        [(TransportType::Tcp, 1 | 1 << 20 | 1 << 21, (64 + 8192) / 16), (TransportType::Rdma, 1 | 1 << 2, 4)]
+    {
+        let (admin, connected) = connect(&mut world, 0, CNTLID_DYNAMIC, transport).expect("a good Connect");
+        world.configure(admin, Configuration::host(true).enabled().0);
+        let page = world.identify(admin, cns::CONTROLLER, 0).expect("CNS 01h");
+        let identify = IdentifyController::read_from_bytes(&page).expect("4096 bytes");
+        assert_eq!((identify.sgls.get(), identify.ioccsz.get()), (sgls, ioccsz), "{transport:?}");
+        let other = if transport == TransportType::Tcp { TransportType::Rdma } else { TransportType::Tcp };
+        let refused = connect(&mut world, 1, connected.controller_id, other).expect_err("another transport");
+        assert_eq!(refused.status(), Status::CONNECT_INVALID_PARAMETERS);
+        connect(&mut world, 1, connected.controller_id, transport).expect("the same transport");
+    }
 }

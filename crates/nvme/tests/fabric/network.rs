@@ -7,8 +7,8 @@ use std::collections::{HashMap, VecDeque};
 /// A work request of the send queue.
 #[derive(Debug)]
 pub(crate) enum Request<B> {
-    /// A message; `buffer` comes back with its end.
-    Send { bytes: Vec<u8>, invalidate: Option<u32>, tag: Option<u16>, buffer: Option<B>, cost: usize },
+    /// A message; `buffer` is held until its end. `cost`: entries of the send queue that are free then.
+    Send { bytes: Vec<u8>, invalidate: Option<u32>, tag: Option<u16>, _buffer: Option<B>, cost: usize },
     /// Bytes into the peer's memory. Has no end of its own.
     Write { bytes: Vec<u8>, to: Remote },
     /// Bytes from the peer's memory; `bytes` once they were read.
@@ -18,8 +18,8 @@ pub(crate) enum Request<B> {
 /// The end of a work request.
 #[derive(Debug)]
 pub(crate) enum Done<B> {
-    Received { bytes: Vec<u8>, buffer: Option<B> },
-    Sent { tag: Option<u16>, buffer: Option<B> },
+    Received(Vec<u8>),
+    Sent(Option<u16>),
     Read { tag: u16, buffer: B, bytes: Vec<u8> },
 }
 
@@ -46,12 +46,10 @@ pub(crate) struct End<B> {
     /// Entries of the send queue that are taken.
     taken: usize,
     capacity: usize,
-    /// Bytes that each receive has room for, and its buffer.
-    receives: VecDeque<(usize, Option<B>)>,
+    /// Bytes that each receive has room for.
+    receives: VecDeque<usize>,
     pub(crate) done: VecDeque<Done<B>>,
     reads_max: usize,
-    /// The longest row of receives that was posted.
-    pub(crate) receives_seen: usize,
 }
 
 impl<B> End<B> {
@@ -63,7 +61,6 @@ impl<B> End<B> {
             receives: VecDeque::new(),
             done: VecDeque::new(),
             reads_max,
-            receives_seen: 0,
         }
     }
 
@@ -87,9 +84,8 @@ impl<B> End<B> {
         assert!(reads <= self.reads_max, "{reads} reads in flight stop the queue at {}", self.reads_max);
     }
 
-    pub(crate) fn post_receive(&mut self, bytes: usize, buffer: Option<B>) {
-        self.receives.push_back((bytes, buffer));
-        self.receives_seen = self.receives_seen.max(self.receives.len());
+    pub(crate) fn post_receive(&mut self, bytes: usize) {
+        self.receives.push_back(bytes);
     }
 
     /// Receives that are posted.
@@ -110,15 +106,15 @@ impl<B> End<B> {
             }
             Request::Send { bytes, invalidate, .. } => {
                 // RNR: the peer has no receive, and the sender waits.
-                let Some((room, _)) = peer.receives.front() else { return Ok(false) };
+                let Some(room) = peer.receives.front() else { return Ok(false) };
                 if bytes.len() > *room {
                     return Err(Broken::TooLong);
                 }
-                let (_, buffer) = peer.receives.pop_front().expect("there is one");
+                peer.receives.pop_front();
                 if let Some(key) = invalidate {
                     memory.invalidate(*key)?;
                 }
-                peer.done.push_back(Done::Received { bytes: bytes.clone(), buffer });
+                peer.done.push_back(Done::Received(bytes.clone()));
                 *state = State::Ended;
             }
         }
@@ -150,9 +146,9 @@ impl<B> End<B> {
             match request {
                 // Its entry is free when the request behind it has ended.
                 Request::Write { .. } => {}
-                Request::Send { tag, buffer, cost, .. } => {
+                Request::Send { tag, cost, .. } => {
                     self.taken -= cost;
-                    self.done.push_back(Done::Sent { tag, buffer });
+                    self.done.push_back(Done::Sent(tag));
                 }
                 Request::Read { tag, buffer, bytes, .. } => {
                     self.taken -= 1;

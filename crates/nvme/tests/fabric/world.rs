@@ -1,7 +1,7 @@
 //! A host, a target, and the layer above the target that executes commands in any order.
 
 use super::network::{Broken, Done, End, Memory, Request};
-use nvme::buffer::{Buffer, BufferSource, BufferUse, Exchanged, ReceiveSource};
+use nvme::buffer::{Buffer, BufferSource, BufferUse};
 use nvme::queue::{Cancel, FlowControl, TargetEvent, Transfer};
 use nvme::rdma::{
     Answer, COMMAND_BYTES, COMPLETION_BYTES, RdmaFatal, RdmaHost, RdmaHostFatal, RdmaHostOptions,
@@ -20,7 +20,7 @@ pub(crate) const FLUSH: u8 = 0x00;
 #[derive(Debug)]
 pub(crate) struct Counted {
     pub(crate) bytes: Vec<u8>,
-    count: Rc<()>,
+    _count: Rc<()>,
 }
 
 impl Buffer for Counted {
@@ -35,22 +35,19 @@ impl Buffer for Counted {
 
 /// A source of counted buffers that may run out.
 pub(crate) struct Source {
-    /// Of the host, and of commands; of receives.
-    counts: [Rc<()>; 2],
-    /// Buffers of commands that may be out.
+    count: Rc<()>,
+    /// Buffers that may be out.
     pub(crate) limit: usize,
-    /// Buffers of receives that may be out.
-    pub(crate) receives: usize,
 }
 
 impl Source {
-    /// Buffers that are out: of commands and the host, of receives.
-    pub(crate) fn out(&self) -> [usize; 2] {
-        [0, 1].map(|of| Rc::strong_count(&self.counts[of]) - 1)
+    /// Buffers that are out.
+    pub(crate) fn out(&self) -> usize {
+        Rc::strong_count(&self.count) - 1
     }
 
     fn make(&self, bytes: Vec<u8>) -> Counted {
-        Counted { bytes, count: Rc::clone(&self.counts[0]) }
+        Counted { bytes, _count: Rc::clone(&self.count) }
     }
 }
 
@@ -58,25 +55,8 @@ impl BufferSource for Source {
     type Buffer = Counted;
 
     fn take(&mut self, length: usize, purpose: BufferUse) -> Option<Counted> {
-        assert!(length > 0, "no buffer is needed for 0 bytes");
-        let [of_commands, of_receives] = self.out();
-        let (has_room, of) = match purpose {
-            BufferUse::Receive => (of_receives < self.receives, 1),
-            BufferUse::Transfer => (of_commands < self.limit, 0),
-            BufferUse::InCapsule => unreachable!("such a buffer is exchanged"),
-        };
-        has_room.then(|| Counted { bytes: vec![0; length], count: Rc::clone(&self.counts[of]) })
-    }
-}
-
-impl ReceiveSource for Source {
-    fn exchange(&mut self, arrived: Counted) -> Result<Exchanged<Counted>, Counted> {
-        assert!(Rc::ptr_eq(&arrived.count, &self.counts[1]), "it was taken as a receive");
-        if self.out()[0] >= self.limit {
-            return Err(arrived);
-        }
-        let receive = Counted { bytes: vec![0; arrived.bytes.len()], count: arrived.count };
-        Ok(Exchanged { data: self.make(arrived.bytes), receive })
+        assert!(length > 0 && purpose == BufferUse::Transfer, "{length} bytes for {purpose:?}");
+        (self.out() < self.limit).then(|| self.make(vec![0; length]))
     }
 }
 
@@ -124,14 +104,11 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(limits: RdmaLimits, buffers: usize) -> World {
-        let mut target = RdmaTarget::new(limits);
+        let target = RdmaTarget::new(limits);
         let sends = RdmaTarget::<Counted>::sends(&limits) as usize;
-        let receives = limits.entries as usize;
-        let mut source = Source { counts: [Rc::new(()), Rc::new(())], limit: buffers, receives };
-        let mut events = Vec::new();
-        target.resume(&mut source, &mut events).expect("it is new");
+        let source = Source { count: Rc::new(()), limit: buffers };
         let commands_max = (limits.entries - 1) as u16;
-        let options = RdmaHostOptions { commands_max, in_capsule_max: limits.in_capsule_max };
+        let options = RdmaHostOptions { commands_max };
         World {
             host: RdmaHost::new(options),
             target,
@@ -153,7 +130,6 @@ impl World {
     /// Grants the queue, as the answer to a Connect does.
     pub(crate) fn grant(&mut self) {
         self.target.set_queue(self.limits.entries, FlowControl::Enabled);
-        self.resume();
     }
 
     /// Submits a command of the host; returns whether there was room. `invalidates`: the host asks for its key to be invalidated.
@@ -192,20 +168,10 @@ impl World {
     pub(crate) fn post_of_host(&mut self) -> bool {
         let Some(work) = self.host.poll(self.hosts_end.room() > 0) else { return false };
         match work {
-            RdmaHostWork::Receive => self.hosts_end.post_receive(COMPLETION_BYTES, None),
-            RdmaHostWork::Send { tag, command, data } => {
-                let mut bytes = command.to_vec();
-                let buffer = data.map(|(buffer, length)| {
-                    bytes.extend(&buffer.bytes[..length as usize]);
-                    buffer
-                });
-                self.hosts_end.post([Request::Send {
-                    bytes,
-                    invalidate: None,
-                    tag: Some(tag),
-                    buffer,
-                    cost: 1,
-                }]);
+            RdmaHostWork::Receive => self.hosts_end.post_receive(COMPLETION_BYTES),
+            RdmaHostWork::Send { tag, command } => {
+                let (bytes, tag) = (command.to_vec(), Some(tag));
+                self.hosts_end.post([Request::Send { bytes, invalidate: None, tag, _buffer: None, cost: 1 }]);
             }
         }
         true
@@ -218,9 +184,8 @@ impl World {
         self.take_in(events);
         let Some(work) = work else { return false };
         match work {
-            RdmaWork::Receive { data } => {
-                let room = COMMAND_BYTES + data.as_ref().map_or(0, |data| data.bytes.len());
-                self.targets_end.post_receive(room, data);
+            RdmaWork::Receive => {
+                self.targets_end.post_receive(COMMAND_BYTES);
                 let most = self.limits.entries as usize;
                 assert!(self.targets_end.receives() <= most, "more receives than the queue has entries");
             }
@@ -250,7 +215,7 @@ impl World {
             lent = Some(buffer);
         }
         let bytes = zerocopy::IntoBytes::as_bytes(&cqe).to_vec();
-        requests.push(Request::Send { bytes, invalidate, tag: None, buffer: lent, cost });
+        requests.push(Request::Send { bytes, invalidate, tag: None, _buffer: lent, cost });
         self.targets_end.post(requests);
     }
 
@@ -288,21 +253,18 @@ impl World {
         let Some(done) = self.targets_end.done.pop_front() else { return Ok(false) };
         let mut events = Vec::new();
         let result = match done {
-            Done::Received { bytes, mut buffer, .. } => {
+            Done::Received(bytes) => {
                 let mut command = [0; COMMAND_BYTES];
                 let head = bytes.len().min(COMMAND_BYTES);
                 command[..head].copy_from_slice(&bytes[..head]);
-                if let Some(buffer) = &mut buffer {
-                    buffer.bytes[..bytes.len() - head].copy_from_slice(&bytes[head..]);
-                }
-                self.target.on_capsule(&command, bytes.len() as u32, buffer, &mut self.source, &mut events)
+                self.target.on_capsule(&command, bytes.len() as u32, &mut self.source, &mut events)
             }
             Done::Read { tag, mut buffer, bytes } => {
                 buffer.bytes[..bytes.len()].copy_from_slice(&bytes);
                 self.target.on_read(tag, buffer, &mut events);
                 Ok(())
             }
-            Done::Sent { .. } => Ok(()),
+            Done::Sent(_) => Ok(()),
         };
         self.take_in(events);
         result.map(|()| true)
@@ -312,8 +274,8 @@ impl World {
     pub(crate) fn tell_host(&mut self) -> Result<bool, RdmaHostFatal> {
         let Some(done) = self.hosts_end.done.pop_front() else { return Ok(false) };
         let completed = match done {
-            Done::Received { bytes, .. } => self.host.on_answer(&bytes, bytes.len() as u32)?,
-            Done::Sent { tag, buffer } => self.host.on_sent(tag.expect("a capsule has a tag"), buffer),
+            Done::Received(bytes) => self.host.on_answer(&bytes, bytes.len() as u32)?,
+            Done::Sent(tag) => self.host.on_sent(tag.expect("a capsule has a tag")),
             Done::Read { .. } => unreachable!("a host reads nothing"),
         };
         if let Some(completed) = completed {
@@ -325,10 +287,7 @@ impl World {
 
     /// Asks for buffers again.
     pub(crate) fn resume(&mut self) {
-        let mut events = Vec::new();
-        let result = self.target.resume(&mut self.source, &mut events);
-        self.take_in(events);
-        result.expect("our host keeps to the protocol");
+        self.target.resume(&mut self.source);
     }
 
     /// Cancels a command in the target.
@@ -425,6 +384,6 @@ impl World {
         drop((hosts_end, targets_end));
         target.into_buffers(drop);
         host.into_outstanding(|_, data| drop(data));
-        assert_eq!(source.out(), [0, 0], "every buffer comes back");
+        assert_eq!(source.out(), 0, "every buffer comes back");
     }
 }

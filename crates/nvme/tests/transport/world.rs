@@ -38,7 +38,6 @@ impl BufferSource for Source {
         let left = match purpose {
             BufferUse::InCapsule => &mut self.in_capsule,
             BufferUse::Transfer => &mut self.transfer,
-            BufferUse::Receive => unreachable!("a stream has no receives"),
         };
         *left = left.checked_sub(1)?;
         Some(vec![0; length])
