@@ -23,7 +23,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use sched::Scheduler;
 use server::config::{
     AdminSocket, BackendChoice, BlockAccess, Condition, Config, DEFAULT_LISTEN, DeviceKind, EmulatedConfig,
-    Lines, LogConfig, LogFormat, Speed,
+    Lines, Listen, LogConfig, LogFormat, Speed,
 };
 use server::{
     EscapedLines, KeyUse, Listing, Remote, Room, Server, Shutdown, SlowIos, Snapshot, SnapshotError, Stats,
@@ -34,7 +34,6 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, stderr};
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::panic;
@@ -84,9 +83,9 @@ pub(crate) struct Args {
     /// Share the device although it is in use (mounted, swap, LVM, another program); its data may be destroyed
     #[arg(long, conflicts_with = "config")]
     force: bool,
-    /// Address that hosts connect to; may be repeated; with port 0 the system chooses one [default: 127.0.0.1:4420]
+    /// Address that hosts connect to, or rdma://ADDRESS; may be repeated; with port 0 the system chooses one [default: 127.0.0.1:4420]
     #[arg(long, value_name = "ADDRESS")]
-    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) listen: Vec<Listen>,
     /// NQN of the subsystem
     #[arg(long, conflicts_with = "config")]
     nqn: Option<String>,
@@ -218,7 +217,7 @@ fn serve(
     let reached = Arc::new(Reached { requester: requester.clone(), remote: remote.clone() });
     let service = doors.map(|doors| Service::start(doors, reached, Arc::clone(&board), pairs_max));
     let service = service.transpose().context("cannot start the thread of the admin API")?;
-    announce(server.addresses());
+    announce(server.listening());
     notify(State::Ready);
     let watchdog = Watchdog::start(remote.clone()).context("cannot start the thread of the watchdog")?;
 
@@ -340,8 +339,8 @@ fn survive_failing_files() -> io::Result<()> {
 }
 
 /// Prints the listening addresses on stdout, which may be closed or have no reader.
-fn announce(addresses: &[SocketAddr]) {
-    let text: String = addresses.iter().map(|address| format!("listening on {address}\n")).collect();
+fn announce(listening: &[Listen]) {
+    let text: String = listening.iter().map(|address| format!("listening on {address}\n")).collect();
     let (done, is_done) = channel();
     let write = move || {
         if let Err(error) = output::print(&text) {
@@ -383,7 +382,7 @@ fn start_of(args: &Args) -> anyhow::Result<Start> {
 /// The configuration with the flags that override its fields.
 pub(crate) fn with_flags(mut config: Config, args: &Args) -> Config {
     if !args.listen.is_empty() {
-        config.listen = args.listen.iter().copied().map(Into::into).collect();
+        config.listen.clone_from(&args.listen);
     }
     if let Some(backend) = args.backend {
         config.backend = match backend {

@@ -253,9 +253,10 @@ impl Engine {
                     self.on_broken(now, token, fault);
                 }
                 reactor::Event::Woken => self.events.push_back(Event::Woken),
-                // An engine never listens, reads, detaches or uses a disk.
+                // An engine never listens, reads, detaches, or uses a disk or a channel.
                 reactor::Event::Accepted { .. }
                 | reactor::Event::Readable { .. }
+                | reactor::Event::Ready { .. }
                 | reactor::Event::AcceptFailed { .. }
                 | reactor::Event::Detached { .. }
                 | reactor::Event::Disk { .. } => {}

@@ -1,20 +1,20 @@
 //! Makes the subsystems that hosts see, from the configuration and the devices.
 
-use crate::config::{self, AllowedHosts, Config, GROUP_MAX, NamespaceConfig, SubsystemConfig, Tls};
+use crate::config::{self, AllowedHosts, Config, GROUP_MAX, Listen, NamespaceConfig, SubsystemConfig, Tls};
 use crate::device::{self, Allocation, FILE_MAX, Facts, Usage};
 use crate::home::{Home, Placement};
 use crate::identity::{self, Identifiers};
 use crate::state::NamespaceName;
+use nvme::rdma::{OpenQueue, RdmaLimits};
 use nvme::spec::Nqn;
 use nvme::spec::connect::CNTLID_MAX;
-use nvme::spec::discovery::{SecureChannel, SubsystemType};
+use nvme::spec::discovery::{SecureChannel, SubsystemType, TransportType};
 use nvme::subsystem::{
     BlockSize, ConnectBounds, DiscoveryAddress, DiscoveryRecord, HostAccess, Limits, NamespaceInfo, Role,
     Subsystem,
 };
 use nvme::tcp::TargetLimits;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use units::{Bytes, Nanos};
 
@@ -66,6 +66,16 @@ pub(crate) fn transport_limits(config: &Config) -> TargetLimits {
     let transfer_max =
         u32::try_from(config.limits.transfer_max.get()).expect("the check bounds transfer_max");
     TargetLimits { in_capsule_max: IN_CAPSULE_MAX, transfer_max, maxh2cdata: transfer_max, cpda: 0 }
+}
+
+/// The limits of a queue pair that a host has asked for, with this many reads of its memory in flight.
+pub(crate) fn rdma_limits(limits: &config::Limits, open: &OpenQueue, reads: u8) -> RdmaLimits {
+    RdmaLimits {
+        entries: open.entries,
+        transfer_max: u32::try_from(limits.transfer_max.get()).expect("the check bounds transfer_max"),
+        reads_max: u32::from(reads),
+        zeroes: reactor::rdma::ZEROES as u32,
+    }
 }
 
 /// All devices by name: the slot of the pipeline, and the properties.
@@ -197,43 +207,56 @@ pub(crate) fn discovery(limits: &config::Limits) -> Result<Subsystem, SubsystemE
 /// expect.
 pub(crate) fn discovery_records(
     config: &Config,
-    addresses: &[SocketAddr],
+    addresses: &[Listen],
 ) -> Result<Vec<DiscoveryRecord>, SubsystemError> {
-    let as_told = |address: &SocketAddr| match address.ip().is_unspecified() {
+    let as_told = |Listen { address, .. }: &Listen| match address.ip().is_unspecified() {
         true => DiscoveryAddress::AsReached { is_ipv6: address.is_ipv6(), port: address.port() },
         false => DiscoveryAddress::At(*address),
     };
-    let itself = |address: &SocketAddr| DiscoveryRecord {
+    let itself = |listen: &Listen| DiscoveryRecord {
         subsystem: Nqn::discovery(),
         kind: SubsystemType::CurrentDiscovery,
-        address: as_told(address),
+        transport: transport_type(listen.transport),
+        address: as_told(listen),
         hosts: HostAccess::Any,
-        secure: secure_channel(config.security.demand_of_discovery().tls),
+        secure: secure_channel(config.security.demand_of_discovery().tls, listen.transport),
     };
-    let mut records: Vec<DiscoveryRecord> = addresses.iter().map(itself).collect();
+    // A host that has to use TLS does not get in by RDMA.
+    let is_open =
+        |tls: Tls| move |listen: &&Listen| listen.transport == config::Transport::Tcp || tls != Tls::Required;
+    let of_discovery = addresses.iter().filter(is_open(config.security.demand_of_discovery().tls));
+    let mut records: Vec<DiscoveryRecord> = of_discovery.map(itself).collect();
     for subsystem in &config.subsystems {
-        for address in addresses {
-            let address = as_told(address);
+        let tls = config.security.demand(subsystem.security).tls;
+        for listen in addresses.iter().filter(is_open(tls)) {
             let (nqn, hosts) = (parse_nqn(&subsystem.nqn)?, access(&subsystem.hosts)?);
-            let secure = secure_channel(config.security.demand(subsystem.security).tls);
             records.push(DiscoveryRecord {
                 subsystem: nqn,
                 kind: SubsystemType::Nvm,
-                address,
+                transport: transport_type(listen.transport),
+                address: as_told(listen),
                 hosts,
-                secure,
+                secure: secure_channel(tls, listen.transport),
             });
         }
     }
     Ok(records)
 }
 
+/// The transport of an address, as the `nvme` crate expects it.
+fn transport_type(transport: config::Transport) -> TransportType {
+    match transport {
+        config::Transport::Tcp => TransportType::Tcp,
+        config::Transport::Rdma => TransportType::Rdma,
+    }
+}
+
 /// Whether connections have TLS, as the `nvme` crate expects it.
-fn secure_channel(tls: Tls) -> SecureChannel {
-    match tls {
-        Tls::Off => SecureChannel::Without,
-        Tls::Optional => SecureChannel::Optional,
-        Tls::Required => SecureChannel::Required,
+fn secure_channel(tls: Tls, transport: config::Transport) -> SecureChannel {
+    match (transport, tls) {
+        (config::Transport::Rdma, _) | (_, Tls::Off) => SecureChannel::Without,
+        (_, Tls::Optional) => SecureChannel::Optional,
+        (_, Tls::Required) => SecureChannel::Required,
     }
 }
 

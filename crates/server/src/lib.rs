@@ -1,4 +1,4 @@
-//! The NVMe/TCP target: the engine behind `gimbal serve`, usable inside any process.
+//! The NVMe/TCP and NVMe/RDMA target: the engine behind `gimbal serve`, usable inside any process.
 //!
 //! ```text
 //!             ┌─────── acceptor ────────┐      one pipeline thread per SSD
@@ -17,7 +17,7 @@
 //! assert_eq!(server.shutdown(std::time::Duration::from_secs(10)), Shutdown::Complete);
 //! ```
 //!
-//! Reading order: `config`; `server` (start and end); `acceptor` and `connections` (sockets, and their threads); `pipeline` (the path of a
+//! Reading order: `config`; `server` (start and end); `acceptor` and `connections` (sockets and queue pairs, and their threads); `pipeline` (the path of a
 //! command); `switch` (scheduler and device); `device`. The other modules serve these. The `nvme` crate says what commands mean,
 //! `sched` which IO goes next, `reactor` makes the system calls.
 
@@ -45,6 +45,7 @@ mod pipeline;
 mod policy;
 mod proof;
 mod quota;
+mod rdma;
 mod replies;
 mod retry;
 mod server;

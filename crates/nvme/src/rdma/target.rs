@@ -308,6 +308,11 @@ impl<B: Buffer> RdmaTarget<B> {
         self.queue.outbound() + usize::from(self.next.is_some()) + self.waiting_reads.len()
     }
 
+    /// Whether receives are to be posted.
+    pub fn lacks_receives(&self) -> bool {
+        self.posted < self.receives_max && !self.queue.is_congested()
+    }
+
     /// Bytes of data in transfer: to be read from the host, or answered and not yet posted.
     pub fn pending_bytes(&self) -> Bytes {
         let next = match &self.next {
@@ -333,7 +338,7 @@ impl<B: Buffer> RdmaTarget<B> {
     }
 
     fn next_receive(&mut self) -> Option<RdmaWork<B>> {
-        if self.posted >= self.receives_max || self.queue.is_congested() {
+        if !self.lacks_receives() {
             return None;
         }
         self.posted += 1;

@@ -28,6 +28,11 @@ impl Cqe {
     /// Bytes on the wire.
     pub const SIZE: usize = 16;
 
+    /// Its bytes, as they are on the wire.
+    pub fn to_bytes(&self) -> [u8; Cqe::SIZE] {
+        zerocopy::transmute!(*self)
+    }
+
     /// The completion of command `cid` with `status`; no result.
     pub fn new(cid: u16, status: Status) -> Self {
         Cqe { cid: cid.into(), status: status.to_wire().into(), ..Cqe::default() }

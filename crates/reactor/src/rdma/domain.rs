@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use units::Bytes;
 
 /// Zeros that fill up what a host asked for beyond the data there is.
-pub(super) const ZEROES: usize = 64 << 10;
+pub const ZEROES: usize = 64 << 10;
 
 /// Who may use a domain's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ mod queue;
 mod sends;
 
 pub use channel::{CmChannel, CmListener};
-pub use domain::{Access, DeviceLimits, Domain, RemoteMemory};
+pub use domain::{Access, DeviceLimits, Domain, RemoteMemory, ZEROES};
 pub(crate) use domain::{DomainCore, Keys, Registrations};
 pub use event::{CmEvent, CmStep};
 pub use identifier::{CmId, CmNumber, ConnectRequest, RdmaDevice};

@@ -1,15 +1,17 @@
 //! Changes of the acceptor while the target runs: where it listens, which hosts may connect, and to which pipeline they go.
 
 use super::Acceptor;
-use crate::config::{AllowedHosts, Demand, Limits, TenantConfig};
+use crate::config::{AllowedHosts, Demand, Limits, Listen, TenantConfig, Transport};
 use crate::mailbox::Mailbox;
 use crate::pipeline::message::{Announcement, ToPipeline};
 use crate::proof::KeyRing;
+use crate::rdma;
 use crate::tenants::{Leave, NamespaceTenant, Numbered, Renumbered, TenantName};
 use nvme::subsystem::{ControllerIds, DiscoveryRecord};
+use reactor::rdma::CmListener;
 use std::collections::HashSet;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -28,6 +30,14 @@ pub(crate) struct Route {
     pub(crate) cntlid: ControllerIds,
     /// The proofs that it asks for.
     pub(crate) demand: Demand,
+}
+
+/// The source of connections at one address.
+pub(crate) enum Listener {
+    /// A socket.
+    Tcp(TcpListener),
+    /// An identifier of the connection manager.
+    Rdma(Arc<rdma::Context>, CmListener),
 }
 
 /// One change.
@@ -63,17 +73,17 @@ pub(crate) enum Change {
     Limits(Limits),
     /// One more address to listen on.
     Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The socket.
-        listener: TcpListener,
+        /// The address, with the port that the system has chosen.
+        listen: Listen,
+        /// Where hosts come from.
+        listener: Listener,
         /// Gets the result: whether hosts can connect there now.
         answer: Sender<io::Result<()>>,
     },
     /// The target is drained: no host is connected to a subsystem; or not any more.
     Drained(bool),
     /// Stops listening on an address. Connections that came by it stay.
-    Unlisten(SocketAddr),
+    Unlisten(Listen),
     /// Answered when all changes before this one are done.
     Barrier(Sender<()>),
 }
@@ -114,13 +124,19 @@ impl Acceptor {
                 self.parts.proofs.keys = keys;
             }
             Change::Limits(limits) => self.set_limits(limits),
-            Change::Listen { address, listener, answer } => {
-                let listening = self.parts.reactor.listen(listener);
-                let result = listening.map(|token| self.listeners.push((address, token)));
+            Change::Listen { listen, listener, answer } => {
+                let result = match listener {
+                    Listener::Tcp(listener) => {
+                        let listening = self.parts.reactor.listen(listener);
+                        listening.map(|token| self.listeners.push((listen.address, token)))
+                    }
+                    Listener::Rdma(context, listener) => self.listen_rdma(context, listen.address, listener),
+                };
                 // The receiver ends only with the target.
                 drop(answer.send(result));
             }
-            Change::Unlisten(address) => {
+            Change::Unlisten(Listen { address, transport: Transport::Rdma }) => self.unlisten_rdma(address),
+            Change::Unlisten(Listen { address, transport: Transport::Tcp }) => {
                 let gone = self.listeners.iter().position(|(other, _)| *other == address);
                 if let Some(index) = gone {
                     let (_, token) = self.listeners.swap_remove(index);

@@ -69,12 +69,17 @@ impl Acceptor {
             let why = "the host NQN is not valid: empty, not UTF-8, too long, or with control characters";
             return Err(refuse(Culprit::HOST_NQN.refuse(sqe.cid()), why));
         }
-        let entry = self.connections.get(key).expect("its command has just come");
+        let entry = self.connections.get_mut(key).expect("its command has just come");
         let identity = entry.identity.as_ref();
-        let queue = Queue {
-            is_admin: ConnectCommand::parse(&sqe).queue_id == 0,
-            secured: identity.map(|identity| identity.kind),
-        };
+        let command = ConnectCommand::parse(&sqe);
+        if let Some(open) = entry.connection.rdma().map(|rdma| rdma.opened_as())
+            && (command.queue_id != open.queue_id || command.entries() > open.entries)
+        {
+            let why = "it asks for another queue, or a larger one, than the request for its queue pair";
+            return Err(refuse(Culprit::SQSIZE.refuse(sqe.cid()), why));
+        }
+        let queue =
+            Queue { is_admin: command.queue_id == 0, secured: identity.map(|identity| identity.kind) };
         let is_other = |identity: &Identity| {
             subsystem.as_str() != identity.controller
                 || data.host_nqn().is_none_or(|host| host.as_str() != identity.host)
@@ -144,7 +149,7 @@ impl Acceptor {
         if self.is_drained {
             return Err("the target is drained for maintenance");
         }
-        let peer = self.connections.get(key).expect("its command has just come").connection.peer;
+        let peer = self.connections.get(key).expect("its command has just come").connection.peer();
         let controller = (subsystem, connect_data.controller_id());
         let is_admin = ConnectCommand::parse(&connect).queue_id == 0;
         let granted = (!is_admin).then(|| self.grants.take_one(controller, host, Origin::of(peer.ip())));
@@ -224,7 +229,7 @@ impl Acceptor {
     }
 
     /// A connection was detached from the reactor: hands it over to its pipeline.
-    pub(super) fn on_detached(&mut self, token: Token, socket: TcpStream) {
+    pub(super) fn on_detached(&mut self, token: Token, socket: Option<TcpStream>) {
         let Some(key) = self.by_token.remove(&token) else { return };
         let entry = self.connections.remove(key).expect("every token has its entry");
         self.handshakes.remove(key);
@@ -233,10 +238,10 @@ impl Acceptor {
         };
         let PendingHandover { connect, connect_data, subsystem, home, place, proved, .. } = *pending;
         let Place { tenant, host, charged } = place;
-        let (peer, secured) = (entry.connection.peer, entry.identity.map(|identity| identity.kind));
+        let (peer, secured) = (entry.connection.peer(), entry.identity.map(|identity| identity.kind));
         let is_at_home = self.is_at_home(Clock.now(), &host, charged.origin());
         let handover = Handover {
-            moving: entry.connection.into_moving(socket),
+            moving: entry.connection.into_moving(socket, &mut self.parts.reactor),
             connect,
             connect_data,
             subsystem,

@@ -32,7 +32,8 @@ impl Acceptor {
         data: &ConnectData,
         proved: Option<u16>,
     ) -> Result<(), Cqe> {
-        let arrival = Arrival { controller_id: proved, ..Arrival::default() };
+        let transport = self.connections.get(key).expect("its command has just come").connection.transport();
+        let arrival = Arrival { controller_id: proved, transport, ..Arrival::default() };
         let connected = self.parts.discovery.on_connect_from(now, queue_of(key), (sqe, data), arrival)?;
         let origin = Origin::of(self.peer_ip(key));
         self.evict_from_discovery(now, origin);
@@ -49,9 +50,13 @@ impl Acceptor {
             entry.connection.allow_transfers();
         }
         entry.stage = Stage::Discovery;
-        entry.connection.account = ConnectionAccount::new(CONNECTION_MEMORY, HostAccount::new(None), payer);
+        entry.connection.set_account(ConnectionAccount::new(
+            CONNECTION_MEMORY,
+            HostAccount::new(None),
+            payer,
+        ));
         self.handshakes.remove(key);
-        let peer = entry.connection.peer;
+        let peer = entry.connection.peer();
         if self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
             info!(%peer, host = connected.host_nqn.as_str(), "connected to discovery");
         }
@@ -87,7 +92,7 @@ impl Acceptor {
         let Some(entry) = self.connections.get_mut(key) else { return };
         let is_first = entry.backlog.commands.is_empty();
         let rate = ReplyRate::of(&self.parts.limits);
-        match is_first.then(|| replies::admit(&entry.connection.account, now, length, rate)) {
+        match is_first.then(|| replies::admit(entry.connection.account(), now, length, rate)) {
             Some(Ok(permit)) => self.execute(now, key, sqe, data, Some(permit)),
             _ => {
                 entry.backlog.commands.push_back(sqe);
@@ -105,7 +110,7 @@ impl Acceptor {
         deferred.serve(now, |key| {
             let Entry { connection, backlog, .. } = self.connections.get_mut(key)?;
             let sqe = *backlog.commands.front().filter(|_| !connection.is_ending())?;
-            match backlog.owed.turn(&connection.account, now, replies::asked_of_controller(&sqe, true), rate)
+            match backlog.owed.turn(connection.account(), now, replies::asked_of_controller(&sqe, true), rate)
             {
                 Err(wait) => Some(wait),
                 Ok(permit) => {

@@ -15,7 +15,7 @@
 //! The acceptor numbers the tenants. Before it hands a connection to a pipeline, it has announced the tenant to every pipeline.
 //!
 //! Holds: connections are bounded: in all, per host, per address, and before Connect (`tests/bad_peers/crowds.rs`, `strangers.rs`).
-//! Elsewhere: `receive` parses what arrives, `securing` begins TLS, `connect` handles the Connect command, `proving` the proof of who a host is, `discovery` the discovery service, `change` what changes while the target
+//! Elsewhere: `queue_pairs` opens queue pairs of RDMA, `receive` parses what arrives, `securing` begins TLS, `connect` handles the Connect command, `proving` the proof of who a host is, `discovery` the discovery service, `change` what changes while the target
 //!            runs, `shares` the share of each tenant, `watch` hosts that vanish. `handshake` and `eviction` choose which
 //!            connection has to go, `quota` grants connections to hosts, `tenants` numbers them, `assemble` makes the
 //!            discovery records, `log_throttle` limits log lines.
@@ -26,12 +26,13 @@ mod discovery;
 mod grants;
 mod own;
 mod proving;
+mod queue_pairs;
 mod receive;
 mod securing;
 mod shares;
 mod watch;
 
-pub(crate) use change::{Change, Route};
+pub(crate) use change::{Change, Listener, Route};
 
 use crate::account::{Accounts, ConnectionAccount, HostAccount, REPLIES_MAX, Supply};
 use crate::assemble::{IN_CAPSULE_MAX, millis};
@@ -51,7 +52,7 @@ use crate::slab::{Key, Slab};
 use crate::stats::AcceptorBoard;
 use crate::stats::beat::Beat;
 use crate::tenants::Registry;
-use crate::transport::{Connection, Events};
+use crate::transport::{Connection, Events, TcpConnection};
 use auth::hello::Collector;
 use grants::Grants;
 use nvme::spec::Sqe;
@@ -59,6 +60,7 @@ use nvme::spec::connect::ConnectData;
 use nvme::subsystem::{QueueKey, Subsystem};
 use nvme::tcp::TargetLimits;
 use proving::Proving;
+use queue_pairs::QueuePairs;
 use reactor::{Clock, Event, Reactor, Token};
 use securing::Identity;
 use std::collections::{BTreeSet, HashMap};
@@ -157,6 +159,8 @@ pub(crate) struct Acceptor {
     parts: Parts,
     /// Where hosts may connect.
     listeners: Vec<(SocketAddr, Token)>,
+    /// Where hosts may open queue pairs, if anywhere.
+    queue_pairs: Option<QueuePairs>,
     /// The subsystems that hosts may connect to.
     routes: Vec<Route>,
     pipelines: Peers,
@@ -205,6 +209,7 @@ impl Acceptor {
     pub(crate) fn new(parts: Parts) -> Acceptor {
         Acceptor {
             listeners: Vec::new(),
+            queue_pairs: None,
             routes: Vec::new(),
             pipelines: Peers::default(),
             tenants: Vec::new(),
@@ -312,6 +317,7 @@ impl Acceptor {
                 self.paused_listeners.push(listener);
                 self.resume_at = Some(now + ACCEPT_RETRY);
             }
+            Event::Ready { token } => self.on_ready(now, token),
             Event::Received { token, bytes } => self.on_received(now, token, &bytes),
             Event::ReceiveEnded { token, error } => {
                 if let Some(key) = self.by_token.get(&token).copied() {
@@ -325,14 +331,16 @@ impl Acceptor {
                 let Some(key) = self.by_token.get(&token).copied() else { return };
                 let entry = self.connections.get_mut(key).expect("every token has its entry");
                 // Replies of discovery are on the heap: there are no buffers to return.
-                entry.connection.on_sent(batch, &mut self.spares, |_, _| {});
+                if let Some(connection) = entry.connection.tcp() {
+                    connection.on_sent(batch, &mut self.spares, |_, _| {});
+                }
                 self.deferred.wake(now);
                 match result {
                     Ok(()) => self.parse(now, key, &[]),
                     Err(error) => self.close_broken(now, key, &error),
                 }
             }
-            Event::Detached { token, socket } => self.on_detached(token, socket),
+            Event::Detached { token, socket } => self.on_detached(token, Some(socket)),
             Event::Woken => {
                 while let Some(message) = self.parts.inbox.take() {
                     self.on_message(now, message);
@@ -365,6 +373,7 @@ impl Acceptor {
                 for (_, listener) in self.listeners.drain(..) {
                     self.parts.reactor.close(listener);
                 }
+                self.unlisten_all_rdma();
                 self.resume_at = None;
                 let keys: Vec<Key> = self.connections.iter().map(|(key, _)| key).collect();
                 keys.into_iter().for_each(|key| self.close(now, key, Subject::Ended, "the target ends"));
@@ -405,7 +414,8 @@ impl Acceptor {
         // The host is not known yet, so the address pays.
         let payer = self.accounts.payer(None, peer.ip());
         let account = ConnectionAccount::new(CONNECTION_MEMORY, HostAccount::new(None), payer);
-        let connection = Connection::accepted(now, token, peer, self.parts.transport, account);
+        let transport = self.parts.transport;
+        let connection = Connection::Tcp(TcpConnection::accepted(now, token, peer, transport, account));
         let origin = Origin::of(peer.ip());
         let delay = self.throttle.delay(now, origin);
         let stage = match delay {
@@ -430,7 +440,7 @@ impl Acceptor {
 
     /// The address of the other end.
     fn peer_ip(&self, key: Key) -> IpAddr {
-        self.connections.get(key).expect("it is there").connection.peer.ip()
+        self.connections.get(key).expect("it is there").connection.peer().ip()
     }
 
     fn check_time(&mut self, now: Instant) {
@@ -464,7 +474,7 @@ impl Acceptor {
                     "the host did not read its replies or send its data within limits.stall_timeout or limits.transfer_timeout",
                 );
             }
-            let waiting = self.connections.iter().filter(|(_, entry)| entry.connection.waits_for_memory);
+            let waiting = self.connections.iter().filter(|(_, entry)| entry.connection.waits_for_memory());
             let waiting: Vec<Key> = waiting.map(|(key, _)| key).collect();
             waiting.into_iter().for_each(|key| self.parse(now, key, &[]));
         }

@@ -119,7 +119,7 @@ impl Acceptor {
         entry.connection.set_up_for_proof(&command);
         let dword = u32::from(controller_id) | ConnectResult::AUTHENTICATION;
         entry.connection.reply(Cqe::success(sqe.cid()).with_dw0(dword));
-        let origin = Origin::of(entry.connection.peer.ip());
+        let origin = Origin::of(entry.connection.peer().ip());
         entry.stage = Stage::Proving(Box::new(Proving {
             proof,
             connect: sqe,
@@ -155,7 +155,7 @@ impl Acceptor {
                 entry.connection.reply(cqe);
                 if let Some(job) = job {
                     let (origin, acceptor) =
-                        (Origin::of(entry.connection.peer.ip()), self.parts.mailbox.clone());
+                        (Origin::of(entry.connection.peer().ip()), self.parts.mailbox.clone());
                     let done = Box::new(move |computed| {
                         acceptor.tell(ToAcceptor::Computed { connection: key, computed });
                     });
@@ -196,7 +196,7 @@ impl Acceptor {
         let Some(entry) = self.connections.get_mut(key) else { return };
         let Stage::Proving(proving) = &mut entry.stage else { return };
         let message = proving.proof.on_computed(computed);
-        let (origin, timeout) = (Origin::of(entry.connection.peer.ip()), self.parts.limits.auth_timeout);
+        let (origin, timeout) = (Origin::of(entry.connection.peer().ip()), self.parts.limits.auth_timeout);
         self.handshakes.insert(key, origin, Handshake::Proof, now, timeout);
         self.send_message(now, key, message);
         self.settle(now, key);
@@ -207,7 +207,7 @@ impl Acceptor {
         let Some(entry) = self.connections.get_mut(key) else { return };
         match message {
             Some(Ok(Message { cqe, bytes, length })) => {
-                match entry.connection.account.take(Account::Reply, bytes.capacity() as u64) {
+                match entry.connection.account().take(Account::Reply, bytes.capacity() as u64) {
                     Some(permit) => entry.connection.reply_with_page(cqe, bytes, permit, length),
                     None => self.close(now, key, Subject::Dropped, NO_MEMORY),
                 }
@@ -226,7 +226,7 @@ impl Acceptor {
             Outcome::Failed(_) => {
                 entry.connection.end();
                 let stage = std::mem::replace(&mut entry.stage, Stage::Refused);
-                let peer = entry.connection.peer;
+                let peer = entry.connection.peer();
                 if let Stage::Proving(proving) = stage {
                     self.on_unproved(now, peer, &proving);
                 }
@@ -243,7 +243,7 @@ impl Acceptor {
     /// The host has proved who it is, by the key of this index.
     fn on_proved(&mut self, now: Instant, key: Key, mut proving: Proving, index: usize) {
         let entry = self.connections.get_mut(key).expect("its command has just come");
-        let peer = entry.connection.peer;
+        let peer = entry.connection.peer();
         proving.proof.count(now, index);
         if index > 0 && self.log_throttle.allows(now, peer.ip(), Subject::Connected) {
             let host = proving.claimed();

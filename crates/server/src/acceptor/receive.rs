@@ -39,7 +39,7 @@ impl Acceptor {
         let entry = self.connections.get_mut(key).expect("every token has its entry");
         match &mut entry.stage {
             Stage::HandingOver(_) => {
-                if entry.connection.keep(bytes) > UNPARSED_MAX {
+                if entry.connection.tcp().is_some_and(|tcp| tcp.keep(bytes) > UNPARSED_MAX) {
                     self.close(now, key, Subject::Violation, TOO_EARLY);
                 }
             }
@@ -72,8 +72,16 @@ impl Acceptor {
         let reactor = &mut self.parts.reactor;
         let result = match bytes {
             [] => entry.connection.parse_held(now, &mut self.intakes, reactor, &mut self.events),
-            _ => entry.connection.receive(now, bytes, &mut self.intakes, reactor, &mut self.events),
+            _ => match entry.connection.tcp() {
+                Some(tcp) => tcp.receive(now, bytes, &mut self.intakes, reactor, &mut self.events),
+                None => Ok(()),
+            },
         };
+        self.take_in(now, key, result);
+    }
+
+    /// Executes the commands of new input, and replies.
+    pub(super) fn take_in(&mut self, now: Instant, key: Key, result: Result<(), Fatal>) {
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
             match event {
@@ -100,7 +108,7 @@ impl Acceptor {
     /// The transport has refused a command by itself.
     fn on_refused_command(&mut self, now: Instant, key: Key, sqe: &Sqe, status: Status) {
         let Some(entry) = self.connections.get(key) else { return };
-        let peer = entry.connection.peer;
+        let peer = entry.connection.peer();
         if self.log_throttle.allows(now, peer.ip(), Subject::Command) {
             warn!(%peer, cid = sqe.cid(), opcode = sqe.opcode(), %status, "the transport refused a command");
         }
@@ -110,18 +118,19 @@ impl Acceptor {
         let Some(entry) = self.connections.get_mut(key) else { return };
         match fatal {
             Fatal::Tls(broken) if entry.connection.is_securing() => {
-                let peer = entry.connection.peer;
+                let peer = entry.connection.peer();
                 self.refuse_tls(now, key, Alert::DecryptError);
                 self.note_unsecured(now, peer, Unproved::TlsMalformed, &broken.to_string());
             }
             fatal if fatal.is_answered() => {
-                let peer = entry.connection.peer;
+                let peer = entry.connection.peer();
                 if self.log_throttle.allows(now, peer.ip(), Subject::Violation) {
                     warn!(%peer, "connection refused: {fatal}");
                 }
                 entry.connection.end();
                 entry.stage = Stage::Refused;
             }
+            Fatal::ClosedByHost => self.close(now, key, Subject::Ended, &fatal.to_string()),
             fatal => {
                 if let Some(refusal) = fatal.refusal() {
                     self.parts.proofs.refusals.count(refusal);
@@ -144,7 +153,12 @@ impl Acceptor {
             && !pending.is_detaching
         {
             pending.is_detaching = true;
-            self.parts.reactor.detach(entry.connection.token);
+            let token = entry.connection.token();
+            match entry.connection.tcp() {
+                Some(_) => self.parts.reactor.detach(token),
+                // It has nothing to be taken out of the reactor.
+                None => self.on_detached(token, None),
+            }
         }
     }
 
@@ -156,7 +170,7 @@ impl Acceptor {
                 self.return_buffer(data);
                 let Some(entry) = self.connections.get_mut(key) else { return };
                 if let Err(Refusal { cqe, host, why }) = refused {
-                    let peer = entry.connection.peer;
+                    let peer = entry.connection.peer();
                     if self.log_throttle.allows(now, peer.ip(), Subject::Refused) {
                         let host = host.as_ref().map(Nqn::as_str);
                         warn!(%peer, host, status = %cqe.status(), "Connect refused: {why}");
@@ -186,7 +200,7 @@ impl Acceptor {
 
     pub(super) fn close(&mut self, now: Instant, key: Key, subject: Subject, why: &str) {
         let Some(entry) = self.connections.get(key) else { return };
-        let peer = entry.connection.peer;
+        let peer = entry.connection.peer();
         // The reason of a refusal was logged before.
         let is_news = !matches!(entry.stage, Stage::Refused);
         if is_news && self.log_throttle.allows(now, peer.ip(), subject) {
@@ -212,8 +226,8 @@ impl Acceptor {
         let Some(entry) = self.connections.remove(key) else { return };
         self.handshakes.remove(key);
         self.discovery_connections.remove(key);
-        self.by_token.remove(&entry.connection.token);
-        let peer = entry.connection.peer;
+        self.by_token.remove(&entry.connection.token());
+        let peer = entry.connection.peer();
         match entry.stage {
             Stage::HandingOver(pending) => {
                 self.on_connection_gone(now, &pending.place.host, &pending.place.charged);
@@ -230,6 +244,6 @@ impl Acceptor {
             Stage::Opening | Stage::Handshake | Stage::Concatenated | Stage::Refused => {}
         }
         // Last, so that whatever is counted and logged of it is there when the host sees the end.
-        self.parts.reactor.close(entry.connection.token);
+        self.parts.reactor.close(entry.connection.token());
     }
 }

@@ -58,7 +58,7 @@ impl Acceptor {
             && !self.parts.proofs.keys.discovery_has_tls();
         if is_off {
             let why = "it begins with TLS, which no subsystem has: write tls = \"optional\" into [security], or connect without it";
-            let peer = entry.connection.peer;
+            let peer = entry.connection.peer();
             self.refuse_tls(now, key, Alert::HandshakeFailure);
             return self.note_unsecured(now, peer, Refusal::TlsOff, why);
         }
@@ -99,7 +99,7 @@ impl Acceptor {
         let chosen = match collector.hello().and_then(|hello| hello.choose(keys)) {
             Ok(chosen) => chosen,
             Err(mismatch) if is_off.get() => {
-                let peer = self.connections.get(key).expect("it has just sent this").connection.peer;
+                let peer = self.connections.get(key).expect("it has just sent this").connection.peer();
                 self.refuse_tls(now, key, Alert::HandshakeFailure);
                 let why = "the subsystem that it names has tls = \"off\": write \"optional\" there, or connect without it";
                 return self.note_unsecured(now, peer, Refusal::TlsOff, &format!("{why} ({mismatch})"));
@@ -112,7 +112,7 @@ impl Acceptor {
             Err(broken) => return self.close(now, key, Subject::Dropped, &broken.to_string()),
         };
         let entry = self.connections.get_mut(key).expect("it has just sent this");
-        let peer = entry.connection.peer;
+        let peer = entry.connection.peer();
         let (kind, uses) = match found {
             Found::Generated => (Kind::Generated, None),
             Found::Configured { index, derivation } => {
@@ -125,13 +125,15 @@ impl Acceptor {
             }
         };
         entry.identity = Some(Identity { host, controller, kind, uses });
-        entry.connection.secure(stream);
+        if let Some(tcp) = entry.connection.tcp() {
+            tcp.secure(stream);
+        }
         self.parse(now, key, &collector.into_records());
     }
 
     /// The ClientHello proves no key.
     fn on_mismatch(&mut self, now: Instant, key: Key, mismatch: Mismatch, collector: &Collector) {
-        let peer = self.connections.get(key).expect("it has just sent this").connection.peer;
+        let peer = self.connections.get(key).expect("it has just sent this").connection.peer();
         self.refuse_tls(now, key, mismatch.alert());
         let refusal = match mismatch {
             Mismatch::Malformed(_) => Refusal::TlsMalformed,
@@ -155,7 +157,9 @@ impl Acceptor {
     pub(super) fn refuse_tls(&mut self, now: Instant, key: Key, alert: Alert) {
         let Some(entry) = self.connections.get_mut(key) else { return };
         entry.stage = Stage::Refused;
-        entry.connection.refuse_tls(now, alert, &mut self.parts.reactor);
+        if let Some(tcp) = entry.connection.tcp() {
+            tcp.refuse_tls(now, alert, &mut self.parts.reactor);
+        }
         self.flush(now, key);
     }
 

@@ -482,6 +482,9 @@ pub(super) fn nqn_problem(nqn: &str) -> Option<String> {
 
 /// Whether the system refuses to listen on both. A port that it chooses is another one each time.
 fn is_same_place(one: &Listen, other: &Listen) -> bool {
+    if one.transport != other.transport {
+        return false;
+    }
     let (one, other) = (one.address, other.address);
     let is_either_all = one.ip().is_unspecified() || other.ip().is_unspecified();
     let is_same_address = one == other || (is_either_all && one.is_ipv4() == other.is_ipv4());

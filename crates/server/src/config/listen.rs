@@ -1,16 +1,19 @@
 //! `listen`: the addresses that hosts connect to, each a text, or a table with its transport.
 //!
 //! ```toml
-//! listen = ["192.0.2.7:4420", { address = "[2001:db8::7]:4420", transport = "tcp" }]
+//! listen = ["192.0.2.7:4420", "rdma://192.0.2.7:4420", { address = "[2001:db8::7]:4420", transport = "tcp" }]
 //! ```
 
 use super::fields::{Fields, Findings};
 use super::read::required;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{AddrParseError, SocketAddr};
+use std::str::FromStr;
 use toml::de::DeValue;
 
 const EXPECTED: &str = "a list of addresses such as [\"0.0.0.0:4420\"]";
+/// The beginning of an address with RDMA.
+const RDMA: &str = "rdma://";
 
 /// An address that hosts connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,10 +30,12 @@ pub enum Transport {
     /// NVMe/TCP.
     #[default]
     Tcp,
+    /// NVMe/RDMA.
+    Rdma,
 }
 
 /// The words of `transport`.
-const TRANSPORTS: [(&str, Transport); 1] = [("tcp", Transport::Tcp)];
+const TRANSPORTS: [(&str, Transport); 2] = [("tcp", Transport::Tcp), ("rdma", Transport::Rdma)];
 
 impl From<SocketAddr> for Listen {
     /// The address with NVMe/TCP.
@@ -44,6 +49,19 @@ impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.transport {
             Transport::Tcp => self.address.fmt(f),
+            Transport::Rdma => write!(f, "{RDMA}{}", self.address),
+        }
+    }
+}
+
+impl FromStr for Listen {
+    type Err = AddrParseError;
+
+    /// Reads the short form of a file.
+    fn from_str(text: &str) -> Result<Listen, AddrParseError> {
+        match text.strip_prefix(RDMA) {
+            Some(address) => Ok(Listen { address: address.parse()?, transport: Transport::Rdma }),
+            None => Ok(Listen { address: text.parse()?, transport: Transport::Tcp }),
         }
     }
 }
@@ -63,8 +81,8 @@ pub(super) fn read(top: &mut Fields<'_, '_>, findings: &mut Findings) -> Option<
                 table.reject(findings, "address", "an address such as \"0.0.0.0:4420\"");
             }
             table.finish(findings);
-        } else if let Some(address) = item.get_ref().as_str().and_then(|text| text.parse().ok()) {
-            addresses.push(Listen { address, transport: Transport::Tcp });
+        } else if let Some(listen) = item.get_ref().as_str().and_then(|text| text.parse().ok()) {
+            addresses.push(listen);
         } else {
             top.reject(findings, "listen", EXPECTED);
             return None;

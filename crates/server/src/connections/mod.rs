@@ -1,8 +1,8 @@
-//! The connections of one thread: sockets, NVMe/TCP on them, and memory for data that arrives.
+//! The connections of one thread, and memory for data that arrives.
 //!
 //! ```text
-//!   socket ─► Connection ─► commands with their data ──► the session, here or on the thread of its SSD
-//!   socket ◄─ Connection ◄─ answers ◄───────────────────┘
+//!   socket or queue pair ─► Connection ─► commands with their data ──► the session, here or on the thread of its SSD
+//!   socket or queue pair ◄─ Connection ◄─ answers ◄───────────────────┘
 //! ```
 //!
 //! This module does not know what commands mean. A connection belongs to a *session* of a pipeline. The session checks every command and
@@ -67,6 +67,15 @@ pub(crate) enum SocketEnd {
     Terminated(Fatal),
     /// The pipeline has requested it.
     AsTold,
+}
+
+impl From<Fatal> for SocketEnd {
+    fn from(fatal: Fatal) -> SocketEnd {
+        match fatal {
+            Fatal::ClosedByHost => SocketEnd::ClosedByHost,
+            fatal => SocketEnd::Terminated(fatal),
+        }
+    }
 }
 
 impl fmt::Display for SocketEnd {
@@ -178,7 +187,7 @@ impl Connections {
 
     /// Adds a connection.
     pub(crate) fn add(&mut self, connection: Connection, owner: Owner) -> Key {
-        let token = connection.token;
+        let token = connection.token();
         let entry =
             Entry { connection: Box::new(connection), owner, is_dirty: false, is_waiting_for_memory: false };
         let key = self.table.insert(entry);
@@ -203,8 +212,9 @@ impl Connections {
     }
 
     /// Stops reading from all of them.
-    pub(crate) fn pause(&self, reactor: &mut Reactor) {
-        self.by_token.keys().for_each(|&token| reactor.pause_receive(token));
+    pub(crate) fn pause(&mut self, reactor: &mut Reactor) {
+        let connections = self.table.values_mut().map(|entry| &mut entry.connection);
+        connections.filter_map(|connection| connection.tcp()).for_each(|tcp| tcp.pause(reactor));
     }
 
     /// Whether everything was sent.
@@ -222,7 +232,7 @@ impl Connections {
     ) -> Option<Parsed> {
         let entry = self.table.get_mut(key)?;
         let mut events = std::mem::take(&mut self.events);
-        let result = entry.connection.receive(now, bytes, &mut self.intakes, reactor, &mut events);
+        let result = entry.connection.tcp()?.receive(now, bytes, &mut self.intakes, reactor, &mut events);
         Some(self.after_parse(key, events, result))
     }
 
@@ -242,11 +252,30 @@ impl Connections {
         let entry = self.table.get_mut(key)?;
         let mut events = std::mem::take(&mut self.events);
         let (scratch, intakes) = (&mut self.scratch[..], &mut self.intakes);
-        let result = entry.connection.read(now, scratch, intakes, reactor, &mut events);
+        let result = entry.connection.tcp()?.read(now, scratch, intakes, reactor, &mut events);
         Some(self.after_parse(key, events, result))
     }
 
-    /// Continues with held bytes and writes.
+    /// Work of a queue pair has ended. Buffers and permits of its pipeline go to `give`.
+    pub(crate) fn on_ready(
+        &mut self,
+        now: Instant,
+        key: Key,
+        takes_commands: bool,
+        reactor: &mut Reactor,
+        give: impl FnMut(Option<IoBuffer>, Option<Permit>),
+    ) -> Option<Parsed> {
+        let entry = self.table.get_mut(key)?;
+        let mut events = std::mem::take(&mut self.events);
+        let memory = (&mut self.intakes, reactor);
+        let result = entry.connection.on_ready(now, takes_commands, memory, &mut events, give);
+        // There is room in its send queue, and for receives.
+        self.mark_dirty(key);
+        self.memory_came_back = true;
+        Some(self.after_parse(key, events, result))
+    }
+
+    /// Continues with held input and writes.
     pub(crate) fn parse_held(&mut self, now: Instant, key: Key, reactor: &mut Reactor) -> Option<Parsed> {
         let entry = self.table.get_mut(key)?;
         let mut events = std::mem::take(&mut self.events);
@@ -257,7 +286,7 @@ impl Connections {
     fn after_parse(&mut self, key: Key, events: Events, result: Result<(), Fatal>) -> Parsed {
         let entry = self.table.get_mut(key).expect("it was just parsed");
         let owner = entry.owner;
-        if entry.connection.waits_for_memory && !entry.is_waiting_for_memory {
+        if entry.connection.waits_for_memory() && !entry.is_waiting_for_memory {
             entry.is_waiting_for_memory = true;
             self.waiting_for_memory.push_back(key);
         }
@@ -381,8 +410,10 @@ impl Connections {
     ) -> Option<Sent> {
         let entry = self.table.get_mut(key)?;
         let owner = entry.owner;
-        entry.connection.on_sent(batch, &mut self.spares, give);
-        let has_room = entry.connection.waits_for_memory || entry.connection.waits_for_transmit();
+        let connection = entry.connection.tcp()?;
+        connection.on_sent(batch, &mut self.spares, give);
+        let is_held = connection.waits_for_transmit();
+        let has_room = is_held || entry.connection.waits_for_memory();
         // Commands that the transport refused by itself have dropped their buffers; their answers were sent now.
         self.memory_came_back = true;
         self.mark_dirty(key);
@@ -428,8 +459,8 @@ impl Connections {
         let Entry { connection, owner, .. } = self.table.remove(key)?;
         // The connection was ending because of its host's fault, which was logged.
         let end = if connection.is_ending() { SocketEnd::Refused } else { end };
-        self.by_token.remove(&connection.token);
-        reactor.close(connection.token);
+        self.by_token.remove(&connection.token());
+        reactor.close(connection.token());
         let (intakes, mut permits) = (&mut self.intakes, Vec::new());
         let payload = |payload: Payload| {
             let (buffer, permit) = payload.into_parts();

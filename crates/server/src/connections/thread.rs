@@ -216,6 +216,17 @@ impl ConnectionThread {
                     self.pass_on(parsed);
                 }
             }
+            Event::Ready { token } => {
+                let Some(key) = self.connections.find(token) else { return };
+                let mut back = Returned::default();
+                let (takes_commands, give) =
+                    (self.phase == Phase::Running, |buffer, permit| back.add(buffer, permit));
+                let parsed = self.connections.on_ready(now, key, takes_commands, &mut self.reactor, give);
+                if let Some(Owner { pipeline, session }) = self.connections.owner(key) {
+                    self.give_back(now, pipeline, Returned { session: Some(session), ..back });
+                }
+                self.pass_on(parsed);
+            }
             Event::Sent { token, batch, result } => {
                 let Some(key) = self.connections.find(token) else { return };
                 let mut back = Returned::with_capacity(batch.buffers());
@@ -401,7 +412,7 @@ impl ConnectionThread {
             Some(fatal) if fatal.is_answered() => {
                 self.tell(pipeline, ConnectionEvent::Violated { session, fatal })
             }
-            Some(fatal) => self.close(key, SocketEnd::Terminated(fatal)),
+            Some(fatal) => self.close(key, fatal.into()),
             None => {}
         }
     }

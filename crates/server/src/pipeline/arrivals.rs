@@ -31,7 +31,7 @@ impl Commands {
         match fatal {
             Some(fatal) if fatal.is_answered() => self.on_violated(now, key, &fatal),
             Some(fatal) => {
-                self.close_session(now, key, Ending::Socket(SocketEnd::Terminated(fatal)), reactor);
+                self.close_session(now, key, Ending::Socket(fatal.into()), reactor);
             }
             None => {}
         }
@@ -108,6 +108,28 @@ impl Commands {
         if self.log_throttle.allows(now, session.peer.ip(), Subject::Violation) {
             warn!(peer = %session.peer, host = %session.admission.host(), "connection refused: {fatal}");
         }
+    }
+
+    /// Work of a queue pair here has ended.
+    pub(super) fn on_ready(
+        &mut self,
+        now: Instant,
+        connection: Key,
+        takes_commands: bool,
+        reactor: &mut Reactor,
+    ) {
+        let mut bytes = 0;
+        let give = |buffer: Option<IoBuffer>, permit| {
+            bytes += buffer.as_ref().map_or(0, |buffer| footprint(buffer.len()));
+            self.reads.give(buffer, permit);
+        };
+        let parsed = self.wires.here.on_ready(now, connection, takes_commands, reactor, give);
+        let Some(Parsed { owner: Owner { session: key, .. }, .. }) = parsed else { return };
+        self.return_bytes(key, bytes);
+        self.reads.note_came_back();
+        self.deferred.wake(now);
+        self.admit_waiting(now, key);
+        self.on_parsed(now, parsed, reactor);
     }
 
     /// A batch of a connection here was sent, or not.

@@ -21,7 +21,7 @@ impl Pipeline {
     pub(super) fn on_handover(&mut self, now: Instant, handover: Handover) {
         let Handover { mut moving, connect, connect_data, subsystem, tenant, .. } = handover;
         let Handover { is_at_home, proved, secured, admission, .. } = handover;
-        let arrival = Arrival { is_at_home, controller_id: proved };
+        let arrival = Arrival { is_at_home, controller_id: proved, transport: moving.transport() };
         let peer = moving.peer();
         if self.phase != Phase::Running {
             return info!(%peer, host = admission.host(), "a new connection is dropped: the target ends");

@@ -159,6 +159,12 @@ impl Pipeline {
                     commands.on_parsed(now, parsed, reactor);
                 }
             }
+            Event::Ready { token } => {
+                if let Some(connection) = connections.find(token) {
+                    let takes_commands = self.phase == Phase::Running;
+                    commands.on_ready(now, connection, takes_commands, reactor);
+                }
+            }
             Event::Sent { token, batch, result } => {
                 if let Some(connection) = connections.find(token) {
                     commands.on_sent(now, connection, (batch, result), reactor);

@@ -1,12 +1,11 @@
 //! Why a target does not start.
 
 use crate::assemble::SubsystemError;
-use crate::config::ConfigError;
+use crate::config::{ConfigError, Listen, Transport};
 use crate::device::DeviceError;
 use crate::policy::PolicyError;
 use crate::state::StateError;
 use std::io;
-use std::net::SocketAddr;
 
 /// Why a target does not start.
 #[derive(Debug, thiserror::Error)]
@@ -45,10 +44,10 @@ pub enum StartError {
     #[error("{0}")]
     State(StateError),
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {error}{}", listen_advice(.error))]
+    #[error("cannot listen on {listen}: {error}{}", listen_advice(.listen, .error))]
     Listen {
         /// The address.
-        address: SocketAddr,
+        listen: Listen,
         /// The error of the system.
         error: io::Error,
     },
@@ -61,7 +60,11 @@ pub enum StartError {
 }
 
 /// Advice for an address that cannot be listened on.
-fn listen_advice(error: &io::Error) -> &'static str {
+fn listen_advice(listen: &Listen, error: &io::Error) -> &'static str {
+    if listen.transport == Transport::Rdma {
+        // What can be done is in these errors.
+        return "";
+    }
     match error.kind() {
         io::ErrorKind::AddrInUse => "; is another target running there? (ss -ltnp says who listens)",
         io::ErrorKind::PermissionDenied => {

@@ -35,7 +35,7 @@ pub use takeover::TakeoverError;
 
 use crate::acceptor::{self, Acceptor};
 use crate::assemble;
-use crate::config::{Config, ConfigError, DeviceKind, NamespaceConfig};
+use crate::config::{Config, ConfigError, DeviceKind, Listen, NamespaceConfig};
 use crate::connections::message::ToConnections;
 use crate::device::Survey;
 use crate::identity::Identifiers;
@@ -130,6 +130,7 @@ impl Server {
         let remote = Remote::new(&topology);
         let mut handle = ServerHandle {
             config,
+            listening: Vec::new(),
             addresses: Vec::new(),
             topology,
             unfinished: Vec::new(),
@@ -146,9 +147,9 @@ impl Server {
             let blocked = ReloadError::Blocked { what, needed_by };
             warn!("{blocked}");
         }
-        handle.addresses = in_order(&handle.config, handle.topology.listeners.iter().copied());
+        handle.note_listening();
         handle.remote.update(&handle.topology, &handle.config);
-        let addresses = &handle.addresses;
+        let addresses: Vec<String> = handle.listening.iter().map(Listen::to_string).collect();
         info!(?addresses, devices = handle.config.devices.len(), "the target accepts connections");
         Ok(handle)
     }
@@ -217,6 +218,7 @@ const FLUSH_GRACE: Duration = Duration::from_secs(5);
 /// A running target. Dropping the handle stops it at once; [`ServerHandle::shutdown`] ends it in order.
 pub struct ServerHandle {
     config: Config,
+    listening: Vec<Listen>,
     addresses: Vec<SocketAddr>,
     topology: Topology,
     /// The removed subsystem or namespace that still has IOs in flight.
@@ -230,6 +232,16 @@ impl ServerHandle {
     /// Where hosts connect, in the order of the configuration, with the ports that the system chose.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// The same with their transports.
+    pub fn listening(&self) -> &[Listen] {
+        &self.listening
+    }
+
+    fn note_listening(&mut self) {
+        self.listening = in_order(&self.config, self.topology.listeners.iter().copied());
+        self.addresses = self.listening.iter().map(|listen| listen.address).collect();
     }
 
     /// The present configuration.

@@ -12,7 +12,7 @@ use super::busy_polling;
 use super::pools::Prepared;
 use super::thread::{Thread, ThreadParts};
 use super::topology::{Listening, Other, Served, Ssd, Topology};
-use crate::acceptor;
+use crate::acceptor::{self, Listener};
 use crate::assemble::{self, Devices, SubsystemError};
 use crate::config::{
     self, Config, ConfigError, DeviceConfig, Listen, NamespaceConfig, Overcommit, SubsystemConfig, Transport,
@@ -41,10 +41,13 @@ use reactor::Clock;
 use sched::Policy;
 use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
 use tracing::{error, info, warn};
+
+/// Requests for queue pairs that wait to be read, at most.
+const RDMA_BACKLOG: u32 = 128;
 
 /// Everything that is new, prepared for `commit`.
 pub(super) struct Provisioning {
@@ -60,7 +63,7 @@ pub(super) struct Provisioning {
     protected: Vec<Protected>,
     /// The allowed hosts of subsystems that stay, where they have changed.
     pub(super) hosts: Vec<(usize, usize, HostAccess)>,
-    listeners: Vec<(Listening, TcpListener)>,
+    listeners: Vec<(Listening, Listener)>,
     /// The discovery records after the change.
     records: Vec<DiscoveryRecord>,
     /// Memory of each pipeline and of each thread without an SSD, if the limits have changed.
@@ -251,7 +254,7 @@ impl Provisioning {
     }
 
     /// The addresses that hosts will connect to, in the order of the configuration.
-    pub(super) fn addresses(&self, topology: &Topology, config: &Config) -> Vec<SocketAddr> {
+    pub(super) fn addresses(&self, topology: &Topology, config: &Config) -> Vec<Listen> {
         let new = self.listeners.iter().map(|(listening, _)| *listening);
         in_order(config, topology.listeners.iter().copied().chain(new))
     }
@@ -385,11 +388,11 @@ fn number(topology: &Topology, config: &Config) -> Numbered {
 }
 
 /// The addresses of `listening` that `config` names, in its order.
-pub(super) fn in_order(config: &Config, listening: impl Iterator<Item = Listening>) -> Vec<SocketAddr> {
+pub(super) fn in_order(config: &Config, listening: impl Iterator<Item = Listening>) -> Vec<Listen> {
     let mut listening: Vec<Listening> = listening.collect();
     let mut take = |asked: &Listen| {
         let index = listening.iter().position(|listening| listening.asked == *asked)?;
-        Some(listening.remove(index).address)
+        Some(listening.remove(index).listen())
     };
     config.listen.iter().filter_map(&mut take).collect()
 }
@@ -407,18 +410,18 @@ fn restore(topology: &Topology, subsystem: &SubsystemConfig, home: &mut Home) ->
     Ok(())
 }
 
-fn listen(topology: &mut Topology, listening: Listening, listener: TcpListener) -> Result<(), StartError> {
-    let address = listening.address;
+fn listen(topology: &mut Topology, listening: Listening, listener: Listener) -> Result<(), StartError> {
+    let listen = listening.listen();
     let (answer, answered) = channel();
-    topology.change_acceptor(acceptor::Change::Listen { address, listener, answer });
+    topology.change_acceptor(acceptor::Change::Listen { listen, listener, answer });
     let result = answered.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
-    result.map_err(|error| StartError::Listen { address, error })?;
+    result.map_err(|error| StartError::Listen { listen, error })?;
     topology.listeners.push(listening);
     Ok(())
 }
 
-/// Binds sockets for the addresses of `config` that the target does not listen on yet.
-fn bind_new(topology: &Topology, config: &Config) -> Result<Vec<(Listening, TcpListener)>, StartError> {
+/// Binds the addresses of `config` that the target does not listen on yet.
+fn bind_new(topology: &Topology, config: &Config) -> Result<Vec<(Listening, Listener)>, StartError> {
     let mut known: Vec<Listen> = topology.listeners.iter().map(|listening| listening.asked).collect();
     let mut bound = Vec::new();
     for &asked in &config.listen {
@@ -426,16 +429,30 @@ fn bind_new(topology: &Topology, config: &Config) -> Result<Vec<(Listening, TcpL
             known.swap_remove(index);
             continue;
         }
-        let failed = |error| StartError::Listen { address: asked.address, error };
+        let failed = |error| StartError::Listen { listen: asked, error };
         let is_in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
-        let bind = || match asked.transport {
-            Transport::Tcp => reactor::bind(asked.address),
-        };
-        let listener = retry_while_in_use(bind, is_in_use).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let bind = || bind(topology, asked);
+        let (listener, address) = retry_while_in_use(bind, is_in_use).map_err(failed)?;
         bound.push((Listening { asked, address }, listener));
     }
     Ok(bound)
+}
+
+/// Binds an address. Returns it with the port that the system has chosen.
+fn bind(topology: &Topology, asked: Listen) -> io::Result<(Listener, SocketAddr)> {
+    match asked.transport {
+        Transport::Tcp => {
+            let listener = reactor::bind(asked.address)?;
+            let address = listener.local_addr()?;
+            Ok((Listener::Tcp(listener), address))
+        }
+        Transport::Rdma => {
+            let context = topology.rdma()?;
+            let listener = context.channel.listen(asked.address, RDMA_BACKLOG)?;
+            let address = listener.local_addr();
+            Ok((Listener::Rdma(context, listener), address))
+        }
+    }
 }
 
 /// The scheduler of a device, set up with all that is known of the device.

@@ -144,10 +144,10 @@ impl ServerHandle {
         // The acceptor passes shares on to the pipelines.
         self.topology.await_acceptor();
         self.topology.await_ssds();
-        self.addresses = in_order(&config, self.topology.listeners.iter().copied());
         let after = Measured::of(&self.topology, &config);
         let changes = changes((&old, &before), (&config, &after));
         self.config = config;
+        self.note_listening();
         self.wipes.resume(&self.topology);
         for Change { subject, name, from, to } in &changes {
             info!(%subject, name, from, to, "reloaded");
@@ -174,11 +174,11 @@ impl ServerHandle {
         let topology = &mut self.topology;
         topology.change_acceptor(acceptor::Change::Directory { routes: topology.routes(&kept), records });
         for listening in &topology.listeners {
-            if !addresses.contains(&listening.address) {
-                topology.change_acceptor(acceptor::Change::Unlisten(listening.address));
+            if !addresses.contains(&listening.listen()) {
+                topology.change_acceptor(acceptor::Change::Unlisten(listening.listen()));
             }
         }
-        topology.listeners.retain(|listening| addresses.contains(&listening.address));
+        topology.listeners.retain(|listening| addresses.contains(&listening.listen()));
         // After this, no hand-over to a removed subsystem is still in progress.
         topology.await_acceptor();
         for (slot, home, hosts) in &provisioning.hosts {

@@ -14,14 +14,16 @@ use crate::mailbox::Mailbox;
 use crate::pipeline::change::Change;
 use crate::pipeline::message::{ToAcceptor, ToPipeline};
 use crate::proof::{ComputingThread, Proofs};
+use crate::rdma;
 use crate::state::{Keeper, StateError, StateThread};
 use crate::stats::beat::Pulse;
 use crate::stats::board::Board;
 use crate::stats::{AcceptorBoard, TenantDetail, ThreadBoard};
 use nvme::subsystem::SavedReservations;
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tracing::warn;
 use units::Bytes;
@@ -45,6 +47,8 @@ pub(super) struct Topology {
     /// By slot.
     pub(super) subsystems: Vec<Option<Served>>,
     pub(super) listeners: Vec<Listening>,
+    /// RDMA, once an address wants it.
+    rdma: OnceLock<Arc<rdma::Context>>,
     /// The keys of hosts, and the way to check them.
     pub(super) proofs: Proofs,
     /// The thread of computations for proofs.
@@ -91,7 +95,23 @@ pub(super) struct Listening {
     pub(super) address: SocketAddr,
 }
 
+impl Listening {
+    /// The real address and its transport.
+    pub(super) fn listen(&self) -> Listen {
+        Listen { address: self.address, transport: self.asked.transport }
+    }
+}
+
 impl Topology {
+    /// RDMA, from the first use on.
+    pub(super) fn rdma(&self) -> io::Result<Arc<rdma::Context>> {
+        if let Some(context) = self.rdma.get() {
+            return Ok(Arc::clone(context));
+        }
+        let context = rdma::Context::new().map_err(io::Error::other)?;
+        Ok(Arc::clone(self.rdma.get_or_init(|| context)))
+    }
+
     /// The acceptor, and threads for connections.
     pub(super) fn new(
         acceptor: AcceptorThread,
@@ -110,6 +130,7 @@ impl Topology {
             ssds: Vec::new(),
             subsystems: Vec::new(),
             listeners: Vec::new(),
+            rdma: OnceLock::new(),
             proofs,
             _computing: computing,
         }
