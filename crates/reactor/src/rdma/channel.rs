@@ -182,13 +182,19 @@ impl CmChannel {
                 )
             })?;
         }
-        id.bind(address).map_err(|error| match error.raw_os_error() {
-            Some(libc::ENODEV) => {
-                let what = format!("{address} is an address of no RDMA device (`rdma link` shows them)");
-                io::Error::new(io::ErrorKind::AddrNotAvailable, what)
+        let bound = id.bind(address);
+        // The kernel takes an address of the loopback for the wildcard address, and binds it to no device.
+        let is_of_no_device = bound.is_ok() && !address.ip().is_unspecified() && id.context().is_null();
+        match bound {
+            Ok(()) if !is_of_no_device => {}
+            Err(error) if error.raw_os_error() != Some(libc::ENODEV) => {
+                return Err(explained(&error, format!("RDMA cannot listen on {address}")));
             }
-            _ => explained(&error, format!("RDMA cannot listen on {address}")),
-        })?;
+            _ => {
+                let what = format!("{address} is an address of no RDMA device (`rdma link` shows them)");
+                return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, what));
+            }
+        }
         let backlog = c_int::try_from(backlog).unwrap_or(c_int::MAX);
         // SAFETY: the identifier is ours.
         succeeded(unsafe { (api.rdma_listen)(id.raw, backlog) })
