@@ -11,21 +11,23 @@
 # time wait for one another.
 
 # What the walks call, with the libraries these programs load; the rest is busybox.
-guest_packages=(busybox-static bash coreutils util-linux util-linux-extra mount udev e2fsprogs xfsprogs kmod nvme-cli fio mdadm)
+guest_packages=(busybox-static bash coreutils util-linux util-linux-extra mount udev e2fsprogs xfsprogs kmod nvme-cli fio mdadm
+	iproute2 libibverbs1 librdmacm1 ibverbs-providers)
 # The daemon that makes the handshakes of TLS; not every suite has it.
 guest_packages_if_there=(ktls-utils)
 guest_programs=(bash dd sha256sum dmesg blkdiscard blockdev fallocate mount umount findmnt blkid udevadm
-	mkfs.ext4 e2fsck resize2fs mkfs.xfs xfs_repair xfs_growfs nvme fio mdadm)
+	mkfs.ext4 e2fsck resize2fs mkfs.xfs xfs_repair xfs_growfs nvme fio mdadm rdma setpriv)
 # What udev names disks by.
 guest_rules=60-persistent-storage.rules
 # Not every suite has these: blkpr came with util-linux 2.39; Debian has it in util-linux-extra.
 guest_programs_if_there=(blkpr tlshd)
 # The paravirtual devices, the NVMe/TCP host, the kernel's own target, what to put under it, and what proofs of
-# identity and TLS compute with; and mirrors.
+# identity and TLS compute with; mirrors; and RDMA, of software over any network card, with host and target.
 guest_modules=(virtio_pci virtio_net virtio_console virtio_blk
 	nvme nvme_tcp nvmet nvmet_tcp configfs null_blk loop ext4 xfs crc32_generic crc32c_generic crc32c_intel
 	dh_generic hmac sha256_generic sha512_generic
-	tls gcm ctr ghash_generic ghash_clmulni_intel aesni_intel md_mod raid1)
+	tls gcm ctr ghash_generic ghash_clmulni_intel aesni_intel md_mod raid1
+	rdma_rxe rdma_ucm ib_uverbs nvme_rdma nvmet_rdma)
 
 # ensure_guest SUITE: builds the guest if it is not there; prints its folder.
 ensure_guest() {
@@ -61,6 +63,7 @@ build_guest() {
 	unpack_kernel
 	unpack_programs
 	pick_programs
+	pick_rdma
 	pick_modules
 	lay_skeleton
 	(cd "$work/initramfs" && find . | sort | cpio --quiet -o -H newc -R 0:0) >"$work/guest/initramfs"
@@ -113,12 +116,12 @@ use_apt() {
 	apt-get -q -q update || die "cannot read $suite from $mirror"
 }
 
-# The metapackage names the kernel of the day; only that one is wanted, not its dependencies.
+# The metapackage names the kernel of the day; only that one is wanted, not its dependencies. The smaller kernels for clouds have no RDMA.
 # Newer ones are in three packages more: the kernel itself, its modules, and what belongs to both.
 unpack_kernel() {
 	local name part package
-	name=$(apt-cache depends "linux-image-cloud-$architecture" | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
-	[ -n "$name" ] || die "linux-image-cloud-$architecture names no kernel"
+	name=$(apt-cache depends "linux-image-$architecture" | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+	[ -n "$name" ] || die "linux-image-$architecture names no kernel"
 	mkdir "$work/kernel" "$work/kernel-package"
 	(cd "$work/kernel-package" && apt-get -q -q download "$name") || die "cannot download $name"
 	for part in binary modules base; do
@@ -184,6 +187,27 @@ pick_programs() {
 	ln -s ../bin/busybox "$usr/sbin/modprobe" # where the kernel looks for it
 }
 
+# Copies what programs of the guest's own load to use RDMA: the two libraries, and the driver of the software device where they look for it.
+pick_rdma() {
+	local usr=$work/initramfs/usr loader search driver library libraries=()
+	loader=$(find "$work/tree/usr/" -name "$loader_name" -print -quit)
+	search=$(find "$work/tree/usr/lib" -name '*.so*' -printf '%h\n' | sort -u | paste -s -d :)
+	driver=$(find "$work/tree/usr/lib" -name 'librxe-rdmav*.so' -print -quit)
+	for library in libibverbs.so.1 librdmacm.so.1; do
+		libraries+=("$(find "$work/tree/usr/lib" -name "$library" -print -quit)")
+	done
+	for library in "$driver" "${libraries[@]}"; do
+		[ -n "$library" ] || die "these packages have no libibverbs, no librdmacm, or no driver for rxe"
+		"${runner[@]}" "$loader" --inhibit-cache --library-path "$search" --list "$library" | awk '$3 ~ /^\// {print $3}'
+	done | sort -u | xargs cp -L -t "$usr/lib"
+	cp -L "${libraries[@]}" "$usr/lib/"
+	mkdir -p "$work/initramfs/etc/libibverbs.d"
+	driver=${driver#"$work/tree/usr/"}
+	mkdir -p "$usr/${driver%/*}"
+	cp -L "$work/tree/usr/$driver" "$usr/$driver"
+	echo "driver rxe" >"$work/initramfs/etc/libibverbs.d/rxe.driver"
+}
+
 # Copies the modules and those they need, unpacked, as busybox loads no .ko.xz.
 pick_modules() {
 	local root=$work/kernel module modules=lib/modules/$kernel_version
@@ -219,6 +243,6 @@ lay_skeleton() {
 record_versions() {
 	{
 		echo "Linux $kernel_version"
-		grep -E '^(nvme-cli|fio|e2fsprogs|xfsprogs|ktls-utils)_' "$work/plan"
+		grep -E '^(nvme-cli|fio|e2fsprogs|xfsprogs|ktls-utils|iproute2|libibverbs1)_' "$work/plan"
 	} >"$work/guest/versions"
 }

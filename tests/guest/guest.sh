@@ -26,6 +26,7 @@
 #   -x FILE:PATH   put FILE into the guest as PATH (repeatable)
 #   -e NAME=VALUE  an environment variable of the script (repeatable)
 #   -a ARGUMENTS   for the kernel's command line
+#   -r             with this machine's libraries of RDMA in /gimbal, for programs of this machine that are there
 #   -f PORT        let this machine reach the guest's PORT; a line of output then says
 #                  "forward 127.0.0.1:P", P being a port the kernel chose
 #

@@ -8,9 +8,9 @@
 
 run_guest() {
 	local suite=bookworm limit=300 memory=768 processors=1 forward='' append='' option drives=0 namespaces=0
-	local files=() environment=() devices=()
+	local files=() environment=() devices=() has_rdma=
 	OPTIND=1
-	while getopts g:t:m:c:d:n:x:e:f:a: option; do
+	while getopts g:t:m:c:d:n:x:e:f:a:r option; do
 		case $option in
 		g) suite=$OPTARG ;;
 		t) limit=$OPTARG ;;
@@ -31,6 +31,7 @@ run_guest() {
 		e) environment+=("$OPTARG") ;;
 		f) forward=$OPTARG ;;
 		a) append=$OPTARG ;;
+		r) has_rdma=yes ;;
 		*) die "see guest.sh --help" ;;
 		esac
 	done
@@ -49,6 +50,7 @@ run_guest() {
 	trap 'exit 129' HUP
 
 	pack_script "$1"
+	[ -z "$has_rdma" ] || pack_rdma
 	(cat "$folder/initramfs" && cd "$session/files" && find . | cpio --quiet -o -H newc -R 0:0) >"$session/initramfs"
 	mkfifo "$session/out" "$session/monitor.in" "$session/monitor.out"
 
@@ -125,6 +127,20 @@ pack_script() {
 		mkdir -p "$session/files/$(dirname "${entry#*:}")"
 		cp -pL "${entry%%:*}" "$session/files/${entry#*:}"
 	done
+}
+
+# Lays out the libraries that a program of this machine loads to use RDMA, and the driver of the software device, in place of those of the
+# guest's own programs.
+pack_rdma() {
+	local driver folder=$session/files/gimbal
+	driver=$(compgen -G "/usr/lib/$(uname -m)-linux-gnu/libibverbs/librxe-rdmav*.so" | head -n 1) ||
+		die "ibverbs-providers is missing: run 'make test-deps'"
+	mkdir -p "$folder" "$session/files/etc/libibverbs.d"
+	{
+		printf '%s\n' "$driver" "${driver%/*/*}"/{libibverbs,librdmacm}.so.1
+		ldd "$driver" "${driver%/*/*}"/{libibverbs,librdmacm}.so.1 | awk '$3 ~ /^\// {print $3}'
+	} | sort -u | xargs cp -L -t "$folder"
+	echo "driver /gimbal/librxe" >"$session/files/etc/libibverbs.d/rxe.driver"
 }
 
 # Becomes QEMU. It dies with this script (pdeathsig) even if that is killed outright. The processor

@@ -7,6 +7,7 @@
 #   refused REGEX COMMAND          must fail, with an NVMe status that matches
 #   optional COMMAND               must succeed, or be refused in the specification's way
 #   start_tlshd                    makes the handshakes of TLS
+#   start_rdma                     makes rxe0, a device of RDMA, of the guest's network card and its addresses
 #   connect / disconnect           this target; waits until the namespaces are there or gone
 #   connect_beside NQN ID          the same target again, from another host or from the same
 #   allow REGEX REASON             a kernel message that belongs to what the walk does
@@ -150,6 +151,18 @@ start_tlshd() {
 	tlshd -s -c /tmp/tlshd.conf >/tmp/tlshd.log 2>&1 &
 	until_true 20 "the keyring" grep -q '\.nvme' /proc/keys
 }
+
+# A packet of RDMA carries a power of two that fits the card's: 4096 bytes with an MTU of 5000, 1024 with the usual 1500.
+start_rdma() {
+	local module
+	allow 'eth0 speed is unknown' "a virtual card has none"
+	for module in rdma_rxe rdma_ucm ib_uverbs; do modprobe $module; done
+	run ip link set eth0 mtu 5000
+	run rdma link add rxe0 type rxe netdev eth0
+	until_true 20 "rxe0 to be active" is_rdma_active
+	until_true 20 "rxe0 to have the card's address" grep -qr 'ffff:0a00:020f' /sys/class/infiniband/rxe0/ports/1/gids
+}
+is_rdma_active() { rdma link show rxe0/1 | grep -q 'state ACTIVE'; }
 
 disconnect() {
 	run nvme disconnect -n "$NQN"
