@@ -13,9 +13,12 @@
 #   allow REGEX REASON             a kernel message that belongs to what the walk does
 #   finish                         fails if the kernel warned of anything not allowed
 #
+#   target_goes / target_returns   the target is killed, or stopped, and comes back
+#
 # From outside: PORT and NQN of the target under test, and, if wanted, CONNECT_ARGS, KEEP_ALIVE
 # (seconds; 60, as an emulated host on a busy machine can miss the usual 5), HOST_NQN with HOST_ID.
-# The target is on the machine that runs QEMU.
+# The target is on the machine that runs QEMU. With TRANSPORT=rdma it is in the guest itself, on /dev/vda: host and target
+# meet over the guest's own address.
 set -euo pipefail
 
 address=10.0.2.2
@@ -38,6 +41,11 @@ fail() {
 	echo "FAILED: $*"
 	echo "the kernel's last messages:"
 	dmesg | tail -n 30
+	if [ "${TRANSPORT:-tcp}" = rdma ]; then
+		echo "the target's log, and the counters of its device:"
+		tail -n 30 /tmp/target.log
+		rdma statistic show link rxe0/1
+	fi
 	exit 1
 }
 
@@ -45,6 +53,11 @@ fail() {
 begin() {
 	say "walk begins: $(uname -r), $(nvme version | head -n 1)"
 	echo "<6>walk begins" >/dev/kmsg
+	[ "${TRANSPORT:-tcp}" = rdma ] || return 0
+	start_rdma
+	modprobe nvme_rdma
+	address=10.0.2.15 PORT=4420
+	serve_by_rdma
 }
 
 # captured COMMAND...: runs it with its output in /tmp/output; shows the first lines of that.
@@ -122,7 +135,7 @@ connect() {
 	local identity=()
 	[ -z "${HOST_NQN:-}" ] || identity=(--hostnqn "$HOST_NQN" --hostid "$HOST_ID")
 	# shellcheck disable=SC2086 # CONNECT_ARGS is a list of words
-	run nvme connect -t tcp -a "$address" -s "$PORT" -n "$NQN" --keep-alive-tmo="${KEEP_ALIVE:-60}" \
+	run nvme connect -t "${TRANSPORT:-tcp}" -a "$address" -s "$PORT" -n "$NQN" --keep-alive-tmo="${KEEP_ALIVE:-60}" \
 		${identity[@]+"${identity[@]}"} ${CONNECT_ARGS:-}
 	look_around
 }
@@ -131,7 +144,7 @@ connect() {
 # to the kernel itself, as nvme-cli 2.3 would say "already connected".
 connect_beside() {
 	say "connect $1 beside"
-	echo "transport=tcp,traddr=$address,trsvcid=$PORT,nqn=$NQN,keep_alive_tmo=60,duplicate_connect,hostnqn=$1,hostid=$2" >/dev/nvme-fabrics
+	echo "transport=${TRANSPORT:-tcp},traddr=$address,trsvcid=$PORT,nqn=$NQN,keep_alive_tmo=60,duplicate_connect,hostnqn=$1,hostid=$2" >/dev/nvme-fabrics
 	look_around
 }
 
@@ -163,6 +176,22 @@ start_rdma() {
 	until_true 20 "rxe0 to have the card's address" grep -qr 'ffff:0a00:020f' /sys/class/infiniband/rxe0/ports/1/gids
 }
 is_rdma_active() { rdma link show rxe0/1 | grep -q 'state ACTIVE'; }
+
+# Serves /dev/vda by RDMA, as NQN.
+serve_by_rdma() {
+	rm -f /tmp/listening
+	"$LOADER" --library-path /gimbal /gimbal/gimbal serve --device /dev/vda --listen "rdma://$address:$PORT" --nqn "$NQN" \
+		--state-dir /tmp/state >/tmp/listening 2>>/tmp/target.log &
+	target=$!
+	until_true 60 "the target to listen" grep -q listening /tmp/listening
+}
+
+target_goes() {
+	echo "restart me"
+	[ "${TRANSPORT:-tcp}" != rdma ] || { kill -KILL $target && wait $target || true; }
+}
+
+target_returns() { [ "${TRANSPORT:-tcp}" != rdma ] || serve_by_rdma; }
 
 disconnect() {
 	run nvme disconnect -n "$NQN"

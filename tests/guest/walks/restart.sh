@@ -28,10 +28,11 @@ writer=$!
 enough_pieces() { [ "$(wc -l </tmp/pieces)" -ge "$1" ]; }
 until_true 60 "the first writes" enough_pieces 5
 
-echo "restart me"
+target_goes
 gone() { ! is_live "$controller"; }
 until_true 120 "the loss of the target to be noticed" gone
 say "the host noticed"
+target_returns
 until_true 120 "the reconnection" is_live "$controller"
 say "the host is back"
 pieces=$(wc -l </tmp/pieces)

@@ -1,8 +1,9 @@
 //! A Linux guest that runs one walk, started by `tests/guest/guest.sh`.
 
-use super::Scratch;
+use super::{NQN, Scratch};
 use super::process::binary;
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,9 @@ use std::time::Duration;
 const LIMIT_SECONDS: u32 = 600;
 /// That of a whole Debian, which takes two minutes to boot.
 const DEBIAN_LIMIT_SECONDS: u32 = 3600;
+
+/// Bytes of the disk that a target in a guest serves.
+const RDMA_DISK: u64 = 256 << 20;
 
 /// The subsystem that `nvmet.sh` serves.
 pub(crate) const KERNEL_NQN: &str = "nqn.2024-06.io.gimbal:kernel";
@@ -75,6 +79,16 @@ impl Walk {
     pub(crate) fn serving(kernel: Kernel, name: &str, scratch: &Scratch) -> Walk {
         let walk = Walk::named(kernel, name);
         walk.programs(&[&binary()], scratch)
+    }
+
+    /// A walk whose target is in the guest itself, on a disk of its own: host and target meet by RDMA, over a device of software.
+    pub(crate) fn by_rdma(kernel: Kernel, name: &str, scratch: &Scratch) -> Walk {
+        let disk = scratch.file("disk");
+        let file = File::create(&disk).expect("the folder is there");
+        file.set_len(RDMA_DISK).expect("a sparse file");
+        let mut walk = Walk::serving(kernel, name, scratch).disk(&disk);
+        walk.arguments.extend(["-r", "-m", "1024"].map(String::from));
+        walk.variable("TRANSPORT", "rdma").variable("NQN", NQN)
     }
 
     /// Puts programs of this machine into the guest, below `/gimbal`. `$LOADER` loads them, with the libraries of this machine, as the guest's C

@@ -109,11 +109,26 @@ impl Channel {
                 CmEvent::Accepted { id, private_data: private_data_of(raw) }
             }
             cm_event::ESTABLISHED => CmEvent::Established(id),
-            cm_event::DISCONNECTED => CmEvent::Disconnected(id),
-            cm_event::DEVICE_REMOVAL => CmEvent::DeviceRemoved(id),
+            cm_event::DISCONNECTED => {
+                self.end_work(raw);
+                CmEvent::Disconnected(id)
+            }
+            cm_event::DEVICE_REMOVAL => {
+                self.end_work(raw);
+                CmEvent::DeviceRemoved(id)
+            }
             _ => return None,
         };
         Some(event)
+    }
+}
+
+impl Channel {
+    /// Lets the work of a connection that has ended come back flushed, on whichever thread its queue is.
+    fn end_work(&self, raw: &RawEvent) {
+        // SAFETY: the identifier lives until its event is acknowledged, and its queue pair is neither made nor destroyed in our turn. An
+        // error says that there is none, or that it is disconnected.
+        unsafe { (self.rdma.api.rdma_disconnect)(raw.id) };
     }
 }
 
