@@ -137,8 +137,8 @@ pack_rdma() {
 		die "ibverbs-providers is missing: run 'make test-deps'"
 	mkdir -p "$folder" "$session/files/etc/libibverbs.d"
 	{
-		printf '%s\n' "$driver" "${driver%/*/*}"/{libibverbs,librdmacm}.so.1
-		ldd "$driver" "${driver%/*/*}"/{libibverbs,librdmacm}.so.1 | awk '$3 ~ /^\// {print $3}'
+		printf '%s\n' "$driver" "${driver%/*/*}/librdmacm.so.1"
+		ldd "$driver" "${driver%/*/*}/librdmacm.so.1" | awk '$3 ~ /^\// {print $3}'
 	} | sort -u | xargs cp -L -t "$folder"
 	echo "driver /gimbal/librxe" >"$session/files/etc/libibverbs.d/rxe.driver"
 }
