@@ -407,6 +407,17 @@ fn a_sender_waits_until_a_receive_is_posted(world: &mut World) {
     initiator.queue.post_receive(None).expect("room");
     comes!(world, target, QueueDone::Sent { buffer: Some(_), .. });
     comes!(world, initiator, QueueDone::Received { header: [2, ..], .. });
+    // And a capsule.
+    initiator.queue.send_capsule(2, &[2; 64], None).expect("room");
+    initiator.queue.post_receive(None).expect("room");
+    target.queue.answer(None, &[3; 16], None).expect("room");
+    comes!(world, target, QueueDone::Sent { .. });
+    comes!(world, initiator, QueueDone::Received { header: [3, ..], .. });
+    let done = initiator.polled();
+    assert!(done.is_none(), "nobody has posted a receive: {done:?}");
+    target.queue.post_receive(None).expect("room");
+    comes!(world, initiator, QueueDone::Sent { tag: Some(2), .. });
+    comes!(world, target, QueueDone::Received { header: [2, ..], .. });
     world.part(target, initiator);
 }
 

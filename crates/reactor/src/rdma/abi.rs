@@ -183,6 +183,14 @@ pub(super) struct QpInit {
     pub(super) sq_sig_all: c_int,
 }
 
+/// `ibv_qp_attr`, of which only one field is changed here.
+#[repr(C)]
+pub(super) struct QpAttributes {
+    pub(super) before_rnr_timer: [u64; 16],
+    pub(super) min_rnr_timer: u8,
+    pub(super) rest: [u8; 15],
+}
+
 /// `ibv_device_attr`: limits of a device.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -249,7 +257,7 @@ const _: () = assert!(mem::size_of::<Sge>() == 16);
 const _: () = assert!(mem::size_of::<SendWr>() == 128 && mem::size_of::<ReceiveWr>() == 32);
 const _: () = assert!(mem::size_of::<Wc>() == 48);
 const _: () = assert!(mem::size_of::<QpCap>() == 20 && mem::size_of::<QpInit>() == 64);
-const _: () = assert!(mem::size_of::<DeviceAttributes>() == 232);
+const _: () = assert!(mem::size_of::<QpAttributes>() == 144 && mem::size_of::<DeviceAttributes>() == 232);
 const _: () = assert!(mem::offset_of!(RawId, destination) == 160);
 const _: () = assert!(mem::size_of::<ConnectionParameters>() == 24 && mem::size_of::<RawEvent>() == 80);
 
@@ -261,6 +269,9 @@ pub(super) const OPTION_ID_AFONLY: c_int = 2;
 
 /// `IBV_QPT_RC`: a reliable connection.
 pub(super) const QP_RELIABLE: c_int = 2;
+
+/// `IBV_QP_MIN_RNR_TIMER`: that field of `ibv_qp_attr` is given.
+pub(super) const QP_RNR_TIMER: c_int = 1 << 15;
 
 /// `ibv_wr_opcode`.
 pub(super) const OP_RDMA_WRITE: c_int = 0;
@@ -355,6 +366,7 @@ api! {
         ibv_destroy_cq: fn(*mut Cq) -> c_int;
         ibv_get_cq_event: fn(*mut CompletionChannel, *mut *mut Cq, *mut *mut c_void) -> c_int;
         ibv_ack_cq_events: fn(*mut Cq, u32);
+        ibv_modify_qp: fn(*mut Qp, *mut QpAttributes, c_int) -> c_int;
         ibv_destroy_qp: fn(*mut Qp) -> c_int;
         ibv_wc_status_str: fn(c_int) -> *const c_char;
     }

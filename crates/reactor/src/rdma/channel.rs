@@ -8,6 +8,7 @@ use super::abi::{self, EventChannel, RawEvent, cm_event};
 use super::event::{CmEvent, CmStep};
 use super::identifier::{CmId, CmNumber, ConnectRequest, Id, Role, milliseconds};
 use super::library::{Rdma, explained, made, succeeded};
+use super::pair::shorten_wait;
 use socket2::SockAddr;
 use std::ffi::{c_int, c_void};
 use std::fmt;
@@ -92,6 +93,14 @@ impl Channel {
             let request = Id { channel: Arc::clone(self), raw: raw.id, number };
             let reads = raw.conn.initiator_depth;
             return Some(CmEvent::Request(ConnectRequest::new(request, id, private_data_of(raw), reads)));
+        }
+        if raw.event == cm_event::ESTABLISHED && role == Role::Active {
+            // SAFETY: as above.
+            let qp = unsafe { (*raw.id).qp };
+            if !qp.is_null() {
+                // SAFETY: a queue pair is destroyed only in the channel's turn, which is ours.
+                unsafe { shorten_wait(self.rdma, qp) };
+            }
         }
         let failed = |what| CmEvent::Failed { id, what, status: raw.status };
         let event = match raw.event {

@@ -4,12 +4,12 @@
 //! when the queue pair is gone. The device stays open as long as the domain.
 
 use super::abi::{
-    self, CompletionChannel, ConnectionParameters, Cq, Qp, QpCap, QpInit, ReceiveWr, SendWr, Wc,
+    self, CompletionChannel, ConnectionParameters, Cq, Qp, QpAttributes, QpCap, QpInit, ReceiveWr, SendWr, Wc,
 };
 use super::channel::do_not_block;
 use super::domain::DomainCore;
 use super::identifier::{CmNumber, Id, too_much_private_data};
-use super::library::{explained, made, succeeded};
+use super::library::{Rdma, explained, made, succeeded};
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::RawFd;
@@ -19,6 +19,10 @@ use std::sync::Arc;
 /// Times that a message is sent again without an answer (`retry_count`), and again after the other end had no receive for it
 /// (`rnr_retry_count`, where 7 is for ever).
 const RETRIES: u8 = 7;
+
+/// Time after which the other end sends a message again that found no receive, as the InfiniBand specification numbers times: 0.64 ms. The
+/// kernel begins with 0, which stands for 655 ms.
+const RNR_WAIT: u8 = 12;
 
 /// A completion channel: its descriptor is readable when a notification that was asked for has come.
 struct Notices {
@@ -130,7 +134,10 @@ impl Pair {
         let mut parameters = parameters(private_data)?;
         parameters.initiator_depth = initiator_depth;
         // SAFETY: the identifier is ours; the parameters and the private data live during the call, which copies them.
-        succeeded(unsafe { (self.id.channel.rdma.api.rdma_accept)(self.id.raw, &raw mut parameters) })
+        succeeded(unsafe { (self.id.channel.rdma.api.rdma_accept)(self.id.raw, &raw mut parameters) })?;
+        // SAFETY: the queue pair is ours and lives.
+        unsafe { shorten_wait(self.id.channel.rdma, self.qp) };
+        Ok(())
     }
 
     pub(super) fn connect(&self, private_data: &[u8], responder_resources: u8) -> io::Result<()> {
@@ -249,6 +256,16 @@ impl Completions {
         })?;
         Ok(Completions { queue: CqOwner { domain: Arc::clone(domain), raw }, notices })
     }
+}
+
+/// Makes the other end of a connected queue pair wait for receives for a short time only. It is not worth a failure.
+///
+/// # Safety
+/// The queue pair lives during the call.
+pub(super) unsafe fn shorten_wait(rdma: Rdma, qp: *mut Qp) {
+    let mut attributes = QpAttributes { before_rnr_timer: [0; 16], min_rnr_timer: RNR_WAIT, rest: [0; 15] };
+    // SAFETY: the queue pair is the caller's; the attributes live during the call, which reads the one that is named.
+    unsafe { (rdma.api.ibv_modify_qp)(qp, &raw mut attributes, abi::QP_RNR_TIMER) };
 }
 
 fn parameters(private_data: &[u8]) -> io::Result<ConnectionParameters> {

@@ -72,6 +72,7 @@ fn facts() -> Vec<Fact> {
         qp_context = "qp_context", send_cq = "send_cq", recv_cq = "recv_cq", srq = "srq", cap = "cap",
         qp_type = "qp_type", sq_sig_all = "sq_sig_all",
     });
+    of!(facts, QpAttributes whole "ibv_qp_attr" { min_rnr_timer = "min_rnr_timer" });
     of!(facts, DeviceAttributes whole "ibv_device_attr" {
         max_mr_size = "max_mr_size", max_qp = "max_qp", max_qp_wr = "max_qp_wr", device_cap_flags = "device_cap_flags",
         max_sge = "max_sge", max_cq = "max_cq", max_cqe = "max_cqe", max_mr = "max_mr", max_pd = "max_pd",
@@ -95,6 +96,7 @@ fn facts() -> Vec<Fact> {
         ("RDMA_OPTION_ID", OPTION_ID.into()),
         ("RDMA_OPTION_ID_AFONLY", OPTION_ID_AFONLY.into()),
         ("IBV_QPT_RC", QP_RELIABLE.into()),
+        ("IBV_QP_MIN_RNR_TIMER", QP_RNR_TIMER.into()),
         ("IBV_WR_RDMA_WRITE", OP_RDMA_WRITE.into()),
         ("IBV_WR_SEND", OP_SEND.into()),
         ("IBV_WR_RDMA_READ", OP_RDMA_READ.into()),
