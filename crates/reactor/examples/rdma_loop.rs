@@ -3,6 +3,7 @@
 //! ```text
 //!   rdma_loop ADDRESS...        all claims on each address, with both backends of the reactor
 //!   rdma_loop locked ADDRESS    that the limit of locked memory is met, and explained
+//!   rdma_loop removed ADDRESS   that a device can be removed (by `rdma link delete rxe0`) under connections
 //! ```
 //!
 //! A guest with a device of software (rxe) runs it (`tests/rdma_guest.rs`). Its loopback has 192.0.2.1 as well. One line says that a claim held; a panic, that one did not.
@@ -17,6 +18,7 @@ use std::env;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
+use std::process::Command;
 use std::thread;
 use units::{Bytes, Nanos};
 
@@ -53,6 +55,9 @@ fn main() {
     match arguments.split_first() {
         Some((first, [of])) if first == "locked" => {
             the_limit_of_locked_memory_is_explained(&mut World::new(rdma, Backend::Epoll, address(of)));
+        }
+        Some((first, [of])) if first == "removed" => {
+            a_removed_device_ends_its_connections(World::new(rdma, Backend::Auto, address(of)));
         }
         Some(_) => {
             for of in &arguments {
@@ -653,4 +658,29 @@ fn the_limit_of_locked_memory_is_explained(world: &mut World) {
     assert!(error.to_string().contains("LimitMEMLOCK="), "{error}");
     drop(held);
     world.part(target, initiator);
+}
+
+fn a_removed_device_ends_its_connections(mut world: World) {
+    let (target, initiator) = world.connection(3);
+    let mut expected =
+        HashSet::from([world.listener.number(), target.queue.number(), initiator.queue.number()]);
+    let removal = Command::new("rdma").args(["link", "delete", "rxe0"]).spawn();
+    let mut removal = removal.expect("the tool is there");
+    while !expected.is_empty() {
+        match world.event() {
+            CmEvent::DeviceRemoved(id) => assert!(expected.remove(&id), "said once"),
+            // The other end may be removed first.
+            CmEvent::Disconnected(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    println!("  all are told that it is removed");
+    world.end(target);
+    world.end(initiator);
+    println!("  nothing of the connections is left");
+    let ended = removal.try_wait().expect("our own child");
+    assert_eq!(
+        ended, None,
+        "librdmacm keeps a device open that it has used: it is removed when this process has ended"
+    );
 }

@@ -12,6 +12,7 @@ ip addr add 192.0.2.1/32 dev lo
 echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad # nobody else has it
 ip -6 addr add fd00::15/64 dev eth0
 until_true 20 "the device to know its addresses" grep -q '^fd00:' -r /sys/class/infiniband/rxe0/ports/1/gids
+is_removed() { ! rdma link show | grep -q rxe0; }
 loop() { "$@" || fail "$(rdma statistic show link rxe0/1)"; }
 program=("$LOADER" --library-path /gimbal /gimbal/rdma_loop)
 
@@ -19,4 +20,8 @@ loop "${program[@]}" 10.0.2.15 fd00::15
 say "without rights, with 2 MiB that may be locked"
 ulimit -l 2048
 loop setpriv --reuid 65534 --regid 65534 --clear-groups "${program[@]}" locked 10.0.2.15
+say "the device is removed"
+ulimit -l unlimited
+loop "${program[@]}" removed 10.0.2.15
+until_true 20 "rxe0 to be gone" is_removed
 finish

@@ -53,6 +53,7 @@ pub enum CmEvent {
     },
     /// The other end has disconnected, or is lost.
     Disconnected(CmNumber),
-    /// The device of this listener or connection is removed: drop it.
+    /// The device of this listener or connection is removed: drop it. librdmacm itself keeps a device open that it has used, so the
+    /// removal of a device of software, which waits for that, ends only with this process.
     DeviceRemoved(CmNumber),
 }
