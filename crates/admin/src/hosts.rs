@@ -73,6 +73,7 @@ fn of_connection(facts: &ConnectionFacts) -> Value {
         "thread": facts.thread,
         "open": facts.is_open,
         "authenticated": facts.is_authenticated,
+        "transport": facts.transport,
         "tls": facts.has_tls,
         "age_seconds": facts.age.get() / Nanos::secs(1).get(),
         "ios": facts.ios,

@@ -23,6 +23,8 @@ pub struct ConnectionFacts {
     pub is_open: bool,
     /// Whether the host has proved who it is with a key of DH-HMAC-CHAP.
     pub is_authenticated: bool,
+    /// Its transport: `tcp` or `rdma`.
+    pub transport: &'static str,
     /// Whether it has TLS.
     pub has_tls: bool,
     /// The time since Connect.

@@ -6,17 +6,17 @@
 begin
 
 say "discovery"
-shows "subnqn: *$NQN" nvme discover -t tcp -a "$address" -s "$PORT"
-shows "^trtype: *tcp" nvme discover -t tcp -a "$address" -s "$PORT"
-LINES_SHOWN=20 shows 'current discovery' nvme discover -t tcp -a "$address" -s "$PORT"
+shows "subnqn: *$NQN" nvme discover -t "$TRANSPORT" -a "$address" -s "$PORT"
+shows "^trtype: *$TRANSPORT" nvme discover -t "$TRANSPORT" -a "$address" -s "$PORT"
+LINES_SHOWN=20 shows 'current discovery' nvme discover -t "$TRANSPORT" -a "$address" -s "$PORT"
 allow 'Connect (Invalid Data Parameter|.*failed)|failed to connect|Failed to (write|connect)' 'a subsystem that is not there was asked for'
 refused 'invalid|failed|could not|no such|input/output' \
-	nvme connect -t tcp -a "$address" -s "$PORT" -n nqn.2024-06.io.gimbal:nobody
+	nvme connect -t "$TRANSPORT" -a "$address" -s "$PORT" -n nqn.2024-06.io.gimbal:nobody
 
 say "connect"
 connect
 shows "$namespace" nvme list
-shows "$controller tcp traddr=$address.*live" nvme list-subsys
+shows "$controller $TRANSPORT traddr=$address.*live" nvme list-subsys
 
 say "identify"
 LINES_SHOWN=30 shows '^cntlid *: *0x' nvme id-ctrl "/dev/$controller"
@@ -109,6 +109,6 @@ connect_beside "$(cat /etc/nvme/hostnqn)" "$(cat /etc/nvme/hostid)"
 disconnect
 
 say "a persistent discovery controller"
-optional nvme discover -t tcp -a "$address" -s "$PORT" --persistent
+optional nvme discover -t "$TRANSPORT" -a "$address" -s "$PORT" --persistent
 run nvme disconnect-all
 finish

@@ -24,7 +24,7 @@ round "--hdr-digest --data-digest"
 round "--nr-io-queues=2"
 round "--nr-io-queues=1 --nr-write-queues=1 --nr-poll-queues=1"
 round "--queue-size=16"
-allow 'queue_size .* > ctrl (sqsize|maxcmd).*clamping' 'more was asked for than the target has'
+allow 'queue_size .* > ctrl (sqsize|maxcmd).*clamping|ctrl sqsize .* > max queue size .*clamping' 'more was asked for than the target has'
 round "--queue-size=1024"
 round "--disable-sqflow"
 HOST_NQN=nqn.2024-06.io.gimbal:another HOST_ID=6f2a1d52-3c7b-4f0e-9a51-0b6d1c9e00ff round ""

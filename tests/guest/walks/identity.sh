@@ -14,7 +14,7 @@ allow 're-authentication|qid [0-9]+: secure|authenticated' 'a host that proves i
 
 host=$(cat /etc/nvme/hostnqn)
 try() { # try ARGUMENTS...: a connection that must not come to be
-	! captured nvme connect -t tcp -a "$address" -s "$PORT" -n "$NQN" --ctrl-loss-tmo=0 "$@" || fail "$*: it got in"
+	! captured nvme connect -t "$TRANSPORT" -a "$address" -s "$PORT" -n "$NQN" --ctrl-loss-tmo=0 "$@" || fail "$*: it got in"
 	no_controllers || fail "$*: there is a controller"
 }
 
@@ -24,7 +24,7 @@ try --dhchap-secret="$NEXT_KEY"
 try --dhchap-secret="$KEY" --dhchap-ctrl-secret="$NEXT_KEY"
 
 say "discovery is open"
-shows "$NQN" nvme discover -t tcp -a "$address" -s "$PORT"
+shows "$NQN" nvme discover -t "$TRANSPORT" -a "$address" -s "$PORT"
 
 say "one way, and both"
 CONNECT_ARGS="--dhchap-secret=$KEY" connect

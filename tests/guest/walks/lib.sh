@@ -21,7 +21,7 @@
 # meet over the guest's own address.
 set -euo pipefail
 
-address=10.0.2.2
+address=10.0.2.2 TRANSPORT=${TRANSPORT:-tcp}
 # What a kernel says when its clock runs on while its processor waits for a busy machine to emulate it:
 # about no device, so no target can cause it.
 allowed=(
@@ -41,7 +41,7 @@ fail() {
 	echo "FAILED: $*"
 	echo "the kernel's last messages:"
 	dmesg | tail -n 30
-	if [ "${TRANSPORT:-tcp}" = rdma ]; then
+	if [ "$TRANSPORT" = rdma ]; then
 		echo "the target's log, and the counters of its device:"
 		tail -n 30 /tmp/target.log
 		rdma statistic show link rxe0/1
@@ -53,7 +53,7 @@ fail() {
 begin() {
 	say "walk begins: $(uname -r), $(nvme version | head -n 1)"
 	echo "<6>walk begins" >/dev/kmsg
-	[ "${TRANSPORT:-tcp}" = rdma ] || return 0
+	[ "$TRANSPORT" = rdma ] || return 0
 	start_rdma
 	modprobe nvme_rdma
 	address=10.0.2.15 PORT=4420
@@ -135,7 +135,7 @@ connect() {
 	local identity=()
 	[ -z "${HOST_NQN:-}" ] || identity=(--hostnqn "$HOST_NQN" --hostid "$HOST_ID")
 	# shellcheck disable=SC2086 # CONNECT_ARGS is a list of words
-	run nvme connect -t "${TRANSPORT:-tcp}" -a "$address" -s "$PORT" -n "$NQN" --keep-alive-tmo="${KEEP_ALIVE:-60}" \
+	run nvme connect -t "$TRANSPORT" -a "$address" -s "$PORT" -n "$NQN" --keep-alive-tmo="${KEEP_ALIVE:-60}" \
 		${identity[@]+"${identity[@]}"} ${CONNECT_ARGS:-}
 	look_around
 }
@@ -144,7 +144,7 @@ connect() {
 # to the kernel itself, as nvme-cli 2.3 would say "already connected".
 connect_beside() {
 	say "connect $1 beside"
-	echo "transport=${TRANSPORT:-tcp},traddr=$address,trsvcid=$PORT,nqn=$NQN,keep_alive_tmo=60,duplicate_connect,hostnqn=$1,hostid=$2" >/dev/nvme-fabrics
+	echo "transport=$TRANSPORT,traddr=$address,trsvcid=$PORT,nqn=$NQN,keep_alive_tmo=60,duplicate_connect,hostnqn=$1,hostid=$2" >/dev/nvme-fabrics
 	look_around
 }
 
@@ -177,21 +177,22 @@ start_rdma() {
 }
 is_rdma_active() { rdma link show rxe0/1 | grep -q 'state ACTIVE'; }
 
-# Serves /dev/vda by RDMA, as NQN.
+# Serves /dev/vda by RDMA, as NQN; or as /tmp/gimbal.toml says, if the walk has a function that writes it.
 serve_by_rdma() {
+	local how=(--device /dev/vda --listen "rdma://$address:$PORT" --nqn "$NQN" --state-dir /tmp/state)
 	rm -f /tmp/listening
-	"$LOADER" --library-path /gimbal /gimbal/gimbal serve --device /dev/vda --listen "rdma://$address:$PORT" --nqn "$NQN" \
-		--state-dir /tmp/state >/tmp/listening 2>>/tmp/target.log &
+	[ "$(type -t prepare_target)" != function ] || { prepare_target && how=(-c /tmp/gimbal.toml); }
+	"$LOADER" --library-path /gimbal /gimbal/gimbal serve "${how[@]}" >/tmp/listening 2>>/tmp/target.log &
 	target=$!
 	until_true 60 "the target to listen" grep -q listening /tmp/listening
 }
 
 target_goes() {
 	echo "restart me"
-	[ "${TRANSPORT:-tcp}" != rdma ] || { kill -KILL $target && wait $target || true; }
+	[ "$TRANSPORT" != rdma ] || { kill -KILL $target && wait $target || true; }
 }
 
-target_returns() { [ "${TRANSPORT:-tcp}" != rdma ] || serve_by_rdma; }
+target_returns() { [ "$TRANSPORT" != rdma ] || serve_by_rdma; }
 
 disconnect() {
 	run nvme disconnect -n "$NQN"

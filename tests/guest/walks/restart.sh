@@ -8,6 +8,7 @@ begin
 allow 'starting error recovery|Reconnecting in|Successfully reconnected|no usable path - requeuing I/O' \
 	'the target was stopped, and is back'
 allow 'failed to connect socket|Failed reconnect attempt' 'the host tried before it was back'
+allow 'Connect rejected: status 8|rdma connection establishment failed' 'the same by RDMA'
 allow 'queue [0-9]+: (receive failed|failed to send)|failed to send request' 'what was on the wire when it broke'
 CONNECT_ARGS="--reconnect-delay=1 --ctrl-loss-tmo=300" connect
 

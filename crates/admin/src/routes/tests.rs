@@ -52,6 +52,7 @@ impl Source for Owner {
             thread: "device a".to_owned(),
             is_open: queue > 0,
             is_authenticated: false,
+            transport: "tcp",
             has_tls: false,
             age: Nanos::secs(3),
             ios: 2,

@@ -49,6 +49,9 @@ fn line(connection: &Value) -> String {
     );
     let proved = proofs.iter().filter(|(field, _)| connection[field] == true);
     proved.for_each(|(_, word)| line.push_str(&format!(", {word}")));
+    if connection["transport"] == "rdma" {
+        line.push_str(", RDMA");
+    }
     if connection["open"] == false {
         line.push_str(", ended");
     }

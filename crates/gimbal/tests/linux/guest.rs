@@ -1,7 +1,7 @@
 //! A Linux guest that runs one walk, started by `tests/guest/guest.sh`.
 
-use super::{NQN, Scratch};
 use super::process::binary;
+use super::{NQN, Scratch};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

@@ -86,6 +86,14 @@ pub enum TransportType {
 }
 
 impl TransportType {
+    /// Its name, as hosts know it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            TransportType::Rdma => "rdma",
+            TransportType::Tcp => "tcp",
+        }
+    }
+
     /// TRTYPE.
     pub const fn to_wire(self) -> u8 {
         match self {

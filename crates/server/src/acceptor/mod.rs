@@ -298,10 +298,22 @@ impl Acceptor {
         let grants = self.grants.deadline();
         let delayed = self.delayed.first().map(|(at, _)| *at);
         let (waiting, generated) = (self.handshakes.deadline(), self.generated.deadline());
-        [waiting, stall, keep_alive, self.resume_at, suppressed, deferred, grants, delayed, generated]
-            .into_iter()
-            .flatten()
-            .min()
+        let relisten = self.relisten_at();
+        [
+            waiting,
+            stall,
+            keep_alive,
+            self.resume_at,
+            suppressed,
+            deferred,
+            grants,
+            delayed,
+            generated,
+            relisten,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn on_event(&mut self, now: Instant, event: Event) {
@@ -453,6 +465,7 @@ impl Acceptor {
             self.close(now, key, Subject::Dropped, why);
         }
         self.end_delays(now);
+        self.relisten(now);
         self.expire_grants(now);
         self.generated.expire(now);
         while let Some(Suppressed { address, subject, count }) = self.log_throttle.poll(now) {

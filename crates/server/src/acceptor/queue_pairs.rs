@@ -27,11 +27,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 use units::{Instant, Nanos};
 
 /// Events of the connection manager in one turn: the connections here have their turn in between.
 const EVENTS_PER_TURN: usize = 64;
+/// Time between two attempts to listen on an address whose device was removed.
+const RETRY: Nanos = Nanos::secs(1);
 /// Reads of a host's memory in flight: more make one queue no faster, and each holds resources of the device.
 const READS_MAX: u8 = 16;
 
@@ -41,6 +43,9 @@ pub(super) struct QueuePairs {
     /// The connection manager's events.
     token: Token,
     listeners: Vec<(SocketAddr, CmListener)>,
+    /// Addresses whose device was removed. They are tried again at `retry_at`.
+    lost: Vec<SocketAddr>,
+    retry_at: Instant,
     /// The memory that each device may use.
     domains: Vec<(RdmaDevice, Domain)>,
 }
@@ -78,8 +83,14 @@ impl Acceptor {
     ) -> io::Result<()> {
         if self.queue_pairs.is_none() {
             let token = self.parts.reactor.add_channel(context.channel.as_fd())?;
-            let (listeners, domains) = (Vec::new(), Vec::new());
-            self.queue_pairs = Some(QueuePairs { context, token, listeners, domains });
+            self.queue_pairs = Some(QueuePairs {
+                context,
+                token,
+                listeners: Vec::new(),
+                lost: Vec::new(),
+                retry_at: Instant::ZERO,
+                domains: Vec::new(),
+            });
         }
         let pairs = self.queue_pairs.as_mut().expect("just made");
         pairs.listeners.push((address, listener));
@@ -90,6 +101,7 @@ impl Acceptor {
     pub(super) fn unlisten_rdma(&mut self, address: SocketAddr) {
         if let Some(pairs) = &mut self.queue_pairs {
             pairs.listeners.retain(|(other, _)| *other != address);
+            pairs.lost.retain(|other| *other != address);
         }
     }
 
@@ -97,6 +109,33 @@ impl Acceptor {
     pub(super) fn unlisten_all_rdma(&mut self) {
         if let Some(pairs) = &mut self.queue_pairs {
             pairs.listeners.clear();
+            pairs.lost.clear();
+        }
+    }
+
+    /// When to try again to listen on addresses whose device was removed.
+    pub(super) fn relisten_at(&self) -> Option<Instant> {
+        self.queue_pairs.as_ref().filter(|pairs| !pairs.lost.is_empty()).map(|pairs| pairs.retry_at)
+    }
+
+    /// Tries again, if it is time.
+    pub(super) fn relisten(&mut self, now: Instant) {
+        if self.relisten_at().is_none_or(|at| now < at) {
+            return;
+        }
+        let Some(pairs) = &mut self.queue_pairs else { return };
+        pairs.retry_at = now + RETRY;
+        for address in std::mem::take(&mut pairs.lost) {
+            match pairs.context.channel.listen(address, rdma::BACKLOG) {
+                Ok(listener) => {
+                    info!(%address, "its RDMA device is back: the target listens there again");
+                    pairs.listeners.push((address, listener));
+                }
+                Err(error) => {
+                    debug!(%address, %error, "the RDMA device is not back");
+                    pairs.lost.push(address);
+                }
+            }
         }
     }
 
@@ -138,8 +177,12 @@ impl Acceptor {
                 let Some(pairs) = &mut self.queue_pairs else { return };
                 let gone = |(_, listener): &(SocketAddr, CmListener)| listener.number() == number;
                 for (address, _) in pairs.listeners.extract_if(.., |listener| gone(listener)) {
-                    warn!(%address, "the RDMA device of this address was removed: the target no longer listens there");
+                    warn!(%address, "the RDMA device of this address was removed: the target listens there again when it is back");
+                    pairs.lost.push(address);
+                    pairs.retry_at = now + RETRY;
                 }
+                // Those in use stay until their queue pairs have ended.
+                pairs.domains.clear();
             }
             // The work of the connection has ended, which its thread is told.
             CmEvent::Established(_) | CmEvent::Disconnected(_) | CmEvent::Failed { .. } => {}

@@ -30,6 +30,7 @@ impl Pipeline {
         let account = self.tenants.account(tenant, admission.host(), peer, limit);
         let mut session = Session::new(now, (peer, tenant, subsystem), admission, account);
         session.secured = secured;
+        session.transport = moving.transport();
         session.is_proved = proved.is_some();
         let key = self.commands.sessions.insert(session);
         match self.connect(now, key, (&connect, &connect_data), arrival) {

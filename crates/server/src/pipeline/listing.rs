@@ -28,6 +28,7 @@ impl Pipeline {
             thread,
             is_open: session.wire.is_open(),
             is_authenticated: session.is_proved || session.proof.as_ref().is_some_and(|proof| proved(proof)),
+            transport: session.transport.word(),
             has_tls: session.secured.is_some(),
             age: now.since(session.since),
             ios: session.ios,

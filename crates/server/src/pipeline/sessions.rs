@@ -25,6 +25,7 @@ use crate::proof::Proof;
 use crate::replies::Backlog;
 use crate::slab::{Key, Slab};
 use auth::psk::Kind;
+use nvme::spec::discovery::TransportType;
 use nvme::subsystem::Connected;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -70,6 +71,8 @@ pub(super) struct Session {
     pub(super) burdens: Vec<Burden>,
     /// The kind of key by which TLS has proved its host.
     pub(super) secured: Option<Kind>,
+    /// The transport of its connection.
+    pub(super) transport: TransportType,
     /// Whether its host has proved who it is before the connection came here.
     pub(super) is_proved: bool,
     /// The latest proof of its host on this queue.
@@ -104,6 +107,7 @@ impl Session {
             aborts: 0,
             burdens: Vec::new(),
             secured: None,
+            transport: TransportType::Tcp,
             is_proved: false,
             proof: None,
         }

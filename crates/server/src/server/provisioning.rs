@@ -29,6 +29,7 @@ use crate::pipeline::message::ToPipeline;
 use crate::pipeline::{self, Pipeline};
 use crate::policy::policy;
 use crate::proof::{KeyRing, Proofs};
+use crate::rdma;
 use crate::retry::retry_while_in_use;
 use crate::state::Keeper;
 use crate::stats::ThreadBoard;
@@ -45,9 +46,6 @@ use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
 use tracing::{error, info, warn};
-
-/// Requests for queue pairs that wait to be read, at most.
-const RDMA_BACKLOG: u32 = 128;
 
 /// Everything that is new, prepared for `commit`.
 pub(super) struct Provisioning {
@@ -431,7 +429,7 @@ fn bind_new(topology: &Topology, config: &Config) -> Result<Vec<(Listening, List
         }
         let failed = |error| StartError::Listen { listen: asked, error };
         let is_in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
-        let bind = || bind(topology, asked);
+        let bind = || bind(topology, config, asked);
         let (listener, address) = retry_while_in_use(bind, is_in_use).map_err(failed)?;
         bound.push((Listening { asked, address }, listener));
     }
@@ -439,7 +437,7 @@ fn bind_new(topology: &Topology, config: &Config) -> Result<Vec<(Listening, List
 }
 
 /// Binds an address. Returns it with the port that the system has chosen.
-fn bind(topology: &Topology, asked: Listen) -> io::Result<(Listener, SocketAddr)> {
+fn bind(topology: &Topology, config: &Config, asked: Listen) -> io::Result<(Listener, SocketAddr)> {
     match asked.transport {
         Transport::Tcp => {
             let listener = reactor::bind(asked.address)?;
@@ -447,8 +445,8 @@ fn bind(topology: &Topology, asked: Listen) -> io::Result<(Listener, SocketAddr)
             Ok((Listener::Tcp(listener), address))
         }
         Transport::Rdma => {
-            let context = topology.rdma()?;
-            let listener = context.channel.listen(asked.address, RDMA_BACKLOG)?;
+            let context = topology.rdma(&config.limits)?;
+            let listener = context.channel.listen(asked.address, rdma::BACKLOG)?;
             let address = listener.local_addr();
             Ok((Listener::Rdma(context, listener), address))
         }

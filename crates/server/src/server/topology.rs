@@ -6,7 +6,7 @@
 use super::thread::Thread;
 use crate::acceptor::{self, Route};
 use crate::assemble::{self, Devices};
-use crate::config::{Config, Listen, NamespaceConfig, SubsystemConfig};
+use crate::config::{Config, Limits, Listen, NamespaceConfig, SubsystemConfig};
 use crate::connections::load::Load;
 use crate::connections::message::{self, ToConnections};
 use crate::device::{Facts, Survey};
@@ -104,11 +104,11 @@ impl Listening {
 
 impl Topology {
     /// RDMA, from the first use on.
-    pub(super) fn rdma(&self) -> io::Result<Arc<rdma::Context>> {
+    pub(super) fn rdma(&self, limits: &Limits) -> io::Result<Arc<rdma::Context>> {
         if let Some(context) = self.rdma.get() {
             return Ok(Arc::clone(context));
         }
-        let context = rdma::Context::new().map_err(io::Error::other)?;
+        let context = rdma::Context::new(limits).map_err(io::Error::other)?;
         Ok(Arc::clone(self.rdma.get_or_init(|| context)))
     }
 

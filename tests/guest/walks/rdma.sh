@@ -1,0 +1,123 @@
+#!/bin/bash
+# rdma.sh - everything of RDMA that no other walk has: discovery over both transports, refusals as the host's kernel prints them, proofs of identity, a reload
+# that adds and removes an address, and a device that is removed under load and comes back. The target is in the guest; $KEY is the key of the host.
+# shellcheck source=tests/guest/walks/lib.sh
+. /walks/lib.sh
+prepare_target() {
+	echo "$KEY" >/tmp/key
+	chmod 600 /tmp/key
+	write_config "$both"
+}
+depth=16
+both='"rdma://10.0.2.15:4420", { address = "10.0.2.15:4421", transport = "tcp" }'
+
+# write_config ADDRESSES
+write_config() {
+	cat >/tmp/gimbal.toml <<-TOML
+		state_dir = "/tmp/state"
+		listen = [$1]
+		[admin]
+		socket = "/tmp/admin.sock"
+		[limits]
+		queue_depth = $depth
+		[[device]]
+		name = "ssd"
+		kind = "block"
+		path = "/dev/vda"
+		[[subsystem]]
+		nqn = "$NQN"
+		allow_any_host = true
+		[[subsystem.namespace]]
+		nsid = 1
+		device = "ssd"
+		size = "64M"
+		[[subsystem]]
+		nqn = "$NQN:proved"
+		allow_any_host = true
+		[[subsystem.namespace]]
+		nsid = 1
+		device = "ssd"
+		offset = "64M"
+		size = "64M"
+		[[host]]
+		nqn = "nqn.2024-06.io.gimbal:with-a-key"
+		dhchap_key = "/tmp/key"
+	TOML
+}
+begin
+allow 'Connect rejected: status 28 \(consumer defined\) nvme status 4' 'a queue that is too large'
+allow 'rdma connection establishment failed|failed to connect (queue|socket)|Failed to (connect|create)' 'connections that are refused'
+allow 'Connect command failed|DH-HMAC-CHAP|authentication|qid [0-9]+: (no key|auth)' 'proofs that are to fail'
+allow 'address (resolved|error)|Connect rejected: status 8|error [0-9-]+|CM error' 'nobody listens'
+gimbal() { "$LOADER" --library-path /gimbal /gimbal/gimbal "$@"; }
+
+say "a queue larger than limits.queue_depth is rejected, and the kernel prints why"
+! captured nvme connect -t rdma -a "$address" -s 4420 -n "$NQN" --ctrl-loss-tmo=0 || fail "it got in"
+dmesg | grep 'Connect rejected: status 28 (consumer defined) nvme status 4' || fail "the kernel has not printed why"
+kill "$target"
+wait "$target" || fail "the target did not end in order: $(tail -n 20 /tmp/target.log)"
+depth=64
+serve_by_rdma
+
+say "discovery has a record for each transport, whichever it comes by"
+for how in "rdma -s 4420" "tcp -s 4421"; do
+	# shellcheck disable=SC2086 # two words
+	run nvme discover -t $how -a "$address"
+	for trtype in rdma tcp; do
+		grep -q "trtype: *$trtype" /tmp/output || fail "no record of $trtype: $(cat /tmp/output)"
+	done
+done
+
+say "nobody listens on another port"
+! captured nvme connect -t rdma -a "$address" -s 4499 -n "$NQN" --ctrl-loss-tmo=0 || fail "it got in"
+
+CONNECT_ARGS="--queue-size=64" connect
+shows 'rdma' cat "/sys/class/nvme/$controller/transport"
+shows 'RDMA' gimbal ctl --socket /tmp/admin.sock connections
+shows 'sgls *: 0x5' nvme id-ctrl "/dev/$controller"
+disconnect
+
+say "a host proves who it is, or does not get in"
+all=$NQN NQN=$NQN:proved HOST_NQN=nqn.2024-06.io.gimbal:with-a-key HOST_ID=6f2a1d52-3c7b-4f0e-9a51-0b6d1c9e0042
+! captured nvme connect -t rdma -a "$address" -s 4420 -n "$NQN" --hostnqn "$HOST_NQN" --hostid "$HOST_ID" --queue-size=64 --ctrl-loss-tmo=0 ||
+	fail "it got in without a key"
+CONNECT_ARGS="--queue-size=64 --dhchap-secret=$KEY" connect
+run dd if=/dev/urandom of="$namespace" bs=1M count=4 oflag=direct status=none
+disconnect
+NQN=$all HOST_NQN=
+
+say "a reload removes an address, and adds it again"
+reload() { # reload ADDRESSES
+	local before
+	before=$(grep -c reloaded /tmp/target.log || true)
+	write_config "$@"
+	kill -HUP "$target"
+	until_true 30 "the reload" eval "[ \$(grep -c reloaded /tmp/target.log) -gt $before ]"
+}
+reload '{ address = "10.0.2.15:4421", transport = "tcp" }'
+! captured nvme connect -t rdma -a "$address" -s 4420 -n "$NQN" --queue-size=64 --ctrl-loss-tmo=0 || fail "it got in"
+reload "$both"
+can_connect() { captured nvme connect -t rdma -a "$address" -s 4420 -n "$NQN" --ctrl-loss-tmo=300 --reconnect-delay=1 --keep-alive-tmo=60; }
+until_true 60 "the address to come back" can_connect
+look_around
+
+say "the device is removed under load, and comes back"
+allow 'starting error recovery|Reconnecting in|Successfully reconnected|no usable path|Failed reconnect|failed to|I/O error|rdma|Removing after' 'the device was removed'
+fio --name=load --filename="$namespace" --rw=randwrite --bs=16k --size=8m --ioengine=libaio --direct=1 --iodepth=4 --rate_iops=40 \
+	--time_based --runtime=20 --output-format=terse >/tmp/load 2>&1 &
+load=$!
+sleep 2
+run rdma link delete rxe0
+gone() { ! is_live "$controller"; }
+until_true 120 "the loss to be noticed" gone
+kill -0 "$target" || fail "the target has ended"
+run nvme discover -t tcp -a "$address" -s 4421
+run rdma link add rxe0 type rxe netdev eth0
+until_true 20 "rxe0 to be active" is_rdma_active
+until_true 120 "the target to listen again" grep -q 'listens there again' /tmp/target.log
+until_true 120 "the reconnection" is_live "$controller"
+wait $load || fail "fio failed: $(cat /tmp/load)"
+disconnect
+run kill "$target"
+wait "$target" || fail "the target did not end in order: $(tail -n 20 /tmp/target.log)"
+finish
