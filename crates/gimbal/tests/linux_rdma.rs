@@ -6,6 +6,7 @@ mod linux;
 
 use linux::Kernel::{Linux6_1, Linux6_12};
 use linux::{Kernel, Scratch, Walk};
+use std::{env, fs};
 
 /// Runs a walk by RDMA.
 fn walk(kernel: Kernel, name: &str, with: impl FnOnce(Walk) -> Walk) {
@@ -41,4 +42,44 @@ fn linux_6_1_continues_after_the_target_was_killed_and_started_by_rdma() {
 #[test]
 fn linux_6_12_continues_after_the_target_was_killed_and_started_by_rdma() {
     walk(Linux6_12, "restart", |walk| walk);
+}
+
+#[test]
+fn linux_6_1_connects_in_every_way_by_rdma() {
+    walk(Linux6_1, "connections", |walk| walk.processors(2));
+}
+
+#[test]
+fn linux_6_12_hosts_reserve_a_namespace_by_rdma() {
+    walk(Linux6_12, "reservations", |walk| walk.kernel_argument("nvme_core.multipath=N"));
+}
+
+#[test]
+fn linux_6_12_discovers_proves_itself_and_loses_its_device_by_rdma() {
+    alone(Linux6_12);
+}
+
+#[test]
+#[ignore = "minutes of emulation: Linux 6.12 does the same in every run"]
+fn linux_6_1_discovers_proves_itself_and_loses_its_device_by_rdma() {
+    alone(Linux6_1);
+}
+
+/// Runs the walk of everything that there is by RDMA alone.
+fn alone(kernel: Kernel) {
+    let scratch = Scratch::new(&format!("rdma-alone-{kernel:?}"));
+    let file = scratch.file("key");
+    let made = linux::process::gimbal().args(["key", "gen"]).arg(&file).status();
+    assert!(made.expect("the binary under test").success());
+    let key = fs::read_to_string(file).expect("just made");
+    Walk::by_rdma(kernel, "rdma", &scratch).variable("KEY", key.trim()).run();
+}
+
+#[test]
+fn strangers_that_break_the_rules_of_rdma_take_nothing_from_others() {
+    let scratch = Scratch::new("rdma-strangers");
+    let built = env::current_exe().expect("this test has a path");
+    let strangers = built.ancestors().nth(2).expect("it lies in deps").join("examples/rdma_strangers");
+    assert!(strangers.exists(), "there is no {}: run all tests of the package", strangers.display());
+    Walk::by_rdma(Linux6_12, "rdma-strangers", &scratch).programs(&[&strangers], &scratch).run();
 }

@@ -149,7 +149,7 @@ impl Acceptor {
             return self.remove(now, key);
         }
         if let Stage::HandingOver(pending) = &mut entry.stage
-            && entry.connection.all_sent()
+            && entry.connection.may_move()
             && !pending.is_detaching
         {
             pending.is_detaching = true;

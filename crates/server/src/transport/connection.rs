@@ -235,6 +235,15 @@ impl Connection {
         either!(self, it => it.all_sent())
     }
 
+    /// Whether it may move to another thread: nothing that this thread has answered waits here. What a queue pair is sending moves with it, and has to: the
+    /// host may send its next command before this end hears that the answer has arrived.
+    pub(crate) fn may_move(&self) -> bool {
+        match self {
+            Connection::Tcp(it) => it.all_sent(),
+            Connection::Rdma(it) => !it.has_answers(),
+        }
+    }
+
     /// Whether parsing has stopped and everything was sent.
     #[inline]
     pub(crate) fn is_spent(&self) -> bool {

@@ -422,7 +422,8 @@ impl RdmaConnection {
         self.has_answers() || self.parts.transport.lacks_receives()
     }
 
-    fn has_answers(&self) -> bool {
+    /// Whether answers wait to be posted.
+    pub(super) fn has_answers(&self) -> bool {
         self.parts.blocked.is_some() || self.parts.transport.transmit_pending() > 0
     }
 
