@@ -269,7 +269,7 @@ impl Acceptor {
             rejection: Rejection::NoResources,
             why: error.to_string(),
         })?;
-        let (connection, backlog) = (Connection::Rdma(connection), Backlog::default());
+        let (connection, backlog) = (Connection::Rdma(Box::new(connection)), Backlog::default());
         let token = connection.token();
         let (local, stage) = (Some(local), Stage::Handshake);
         let key = self.connections.insert(Entry { connection, backlog, local, identity: None, stage });

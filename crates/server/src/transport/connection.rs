@@ -19,7 +19,7 @@ use units::{Instant, Nanos};
 /// threads as a [`Moving`].
 pub(crate) enum Connection {
     Tcp(TcpConnection),
-    Rdma(RdmaConnection),
+    Rdma(Box<RdmaConnection>),
 }
 
 /// Does the same with a connection of either transport.

@@ -58,7 +58,7 @@ impl Moving {
     ) -> io::Result<Connection> {
         Ok(match self {
             Moving::Tcp(moving) => Connection::Tcp(moving.arrive(now, account, reactor)?),
-            Moving::Rdma(moving) => Connection::Rdma(moving.arrive(now, account, reactor)?),
+            Moving::Rdma(moving) => Connection::Rdma(Box::new(moving.arrive(now, account, reactor)?)),
         })
     }
 }
