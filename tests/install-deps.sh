@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # install-deps.sh [--long] - the Debian packages that the tests need, installed if any is missing;
-# with --long, those that only the long tests need as well.
+# with --long, those that only the long tests need as well, and Debian's source of RocksDB.
 #
 # Quiet and without need of root when all are there. Otherwise apt-get runs, with sudo unless
 # this is root. The Rust toolchain is not installed, only asked for.
@@ -45,7 +45,7 @@ needed=(
 )
 
 if [ "${1:-}" = --long ]; then
-	needed+=("/usr/lib/llvm-*/lib/libclang.so libclang-dev")
+	needed+=("/usr/lib/llvm-*/lib/libclang.so libclang-dev" "dpkg-source dpkg-dev")
 fi
 
 is_there() {
@@ -73,6 +73,32 @@ if [ ${#missing[@]} -gt 0 ]; then
 	"${as_root[@]}" apt-get -q update
 	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "${missing[@]}"
 fi
+
+# The source of the RocksDB that is installed, for its own tests (rocksdb/suites.sh). It is unpacked in cargo's target folder, and nothing is installed. Where apt
+# has no deb-src lines, the machine's own deb lines are read as such for this one download: its lists of sources stay as they are.
+fetch_rocksdb() {
+	local folder version lists='' options=()
+	folder=$(dirname "$0")/../${CARGO_TARGET_DIR:-target}/rocksdb-source
+	[[ ${CARGO_TARGET_DIR:-} != /* ]] || folder=$CARGO_TARGET_DIR/rocksdb-source
+	version=$(dpkg-query -W -f='${source:Version}' librocksdb-dev)
+	! compgen -G "$folder/$version/rocksdb-*" >/dev/null || return 0
+	folder+=/$version
+	mkdir -p "$folder"
+	cd "$folder"
+	# shellcheck disable=SC2016 # apt's names
+	if [ -z "$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Sources')" ]; then
+		echo "install-deps.sh: apt has no deb-src lines; RocksDB's source is looked for where its packages come from"
+		lists=$PWD/apt
+		mkdir -p "$lists/lists/partial"
+		apt-get indextargets --format 'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(REPO_URI) $(RELEASE) $(COMPONENT)' \
+			'Created-By: Packages' 'Origin: Debian' >"$lists/sources"
+		options=(-o "Dir::Etc::SourceList=$lists/sources" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State::Lists=$lists/lists")
+		apt-get -q "${options[@]}" update
+	fi
+	apt-get -q "${options[@]}" source "rocksdb=$version"
+	[ -z "$lists" ] || rm -rf "$lists"
+}
+[ "${1:-}" != --long ] || (fetch_rocksdb)
 
 for command in "cargo" "cargo fmt" "cargo clippy"; do
 	$command --version >/dev/null || {

@@ -4,7 +4,8 @@
 # Ends with how long each phase took. --long adds the tests marked #[ignore = "..."], which are
 # right but too long for every change, the tests of the target once more with two threads, the lab
 # in debug and release builds (tests/reproducible.sh), the package from two folders
-# (tests/reproducible-package.sh), loom, Miri and ThreadSanitizer
+# (tests/reproducible-package.sh), a short list of RocksDB's own suites on a volume
+# (rocksdb/suites.sh), loom, Miri and ThreadSanitizer
 # (tests/sanitizers.sh), and an hour of fuzzing (tests/fuzz.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -69,6 +70,17 @@ two_threads() {
 [ -z "$long" ] || phase "two threads" two_threads
 [ -z "$long" ] || phase "reproducible" tests/reproducible.sh
 [ -z "$long" ] || phase "reproducible package" tests/reproducible-package.sh
+# Debian's source of RocksDB is there since tests/install-deps.sh --long.
+rocksdb_suites() {
+	local version source
+	version=$(dpkg-query -W -f='${source:Version}' librocksdb-dev)
+	source=$(compgen -G "${CARGO_TARGET_DIR:-target}/rocksdb-source/$version/rocksdb-*/") || {
+		echo "suite.sh: RocksDB's source is not there: run tests/install-deps.sh --long" >&2
+		return 1
+	}
+	cargo build --release --locked -p gimbal-rocksdb && rocksdb/suites.sh --short "$source"
+}
+[ -z "$long" ] || phase "RocksDB's suites" rocksdb_suites
 [ -z "$long" ] || phase "sanitizers" tests/sanitizers.sh
 [ -z "$long" ] || phase "fuzz" tests/fuzz.sh
 
