@@ -5,6 +5,7 @@
 //! Elsewhere: `docs/instruction-counts.md` lists the counted work and says how counts are made comparable.
 
 pub mod decision;
+mod message;
 mod pdu;
 mod simulated;
 mod volume;

@@ -3,7 +3,7 @@
 use crate::decision::{BACKLOGGED, LIGHT, Load, MIXED, PACED};
 use crate::volume::Counted;
 use crate::wire::Carrier;
-use crate::{decision, pdu, simulated, volume, wire};
+use crate::{decision, message, pdu, simulated, volume, wire};
 use host::Operation;
 use sched::Scheduler;
 
@@ -120,6 +120,18 @@ const PACING: [&Scheduler; 3] = [Scheduler::GIMBAL, Scheduler::LEVEL_CALIBRATED,
 /// Everything that is counted, sorted by name as the file is: every scheduler of the table, and the rest.
 pub fn works() -> Vec<Work> {
     let mut works = vec![
+        Work::on_one_thread(
+            "message.read",
+            PDUS,
+            message::reads,
+            "a 4 KiB read by RDMA, in the controller's end of its queue pair",
+        ),
+        Work::on_one_thread(
+            "message.write",
+            PDUS,
+            message::writes,
+            "a 4 KiB write by RDMA, in the controller's end of its queue pair",
+        ),
         Work::on_one_thread(
             "pdu.decode.command",
             PDUS,

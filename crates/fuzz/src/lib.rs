@@ -24,6 +24,7 @@ mod pdu;
 mod peers;
 mod policy;
 mod pool;
+mod queue_pair;
 mod server;
 mod ssd;
 mod subsystem;
@@ -119,6 +120,13 @@ pub const TARGETS: &[Target] = &[
         name: "client_hello",
         about: "the first message of TLS: any bytes, right and wrong keys, bytes changed, any records, any pieces",
         run: client_hello::run,
+        length_max: 1024,
+        short_runs: 10_000,
+    },
+    Target {
+        name: "queue_pair",
+        about: "the controller's end of a queue pair of RDMA, and private data, from a host that may do anything",
+        run: queue_pair::run,
         length_max: 1024,
         short_runs: 10_000,
     },

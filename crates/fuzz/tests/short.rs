@@ -54,5 +54,6 @@ short_runs!(
     ssd,
     server,
     auth_messages,
-    client_hello
+    client_hello,
+    queue_pair
 );

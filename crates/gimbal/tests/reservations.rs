@@ -10,7 +10,7 @@ mod process;
 use common::{BLOCK, Client, Options, pattern};
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Sqe, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use process::{Process, gimbal, serve};
 use std::fs;
 use std::net::SocketAddr;

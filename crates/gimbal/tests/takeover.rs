@@ -13,7 +13,7 @@ mod scratch;
 use common::{BLOCK, Client, Options, pattern, rw, until};
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use pair::{Front, NQN, Pair};
 use scratch::Scratch;
 use std::fs::{self, DirEntry};

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sqe, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use sched::Scheduler;
 use server::ServerHandle;
 use server::config::{BackendChoice, FaultConfig, FaultKind, FaultOp, FaultRelease};

@@ -7,7 +7,7 @@ use nvme::spec::ana;
 use nvme::spec::event::EventKind;
 use nvme::spec::opcode::nvm;
 use nvme::spec::{AnaState, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use sched::Scheduler;
 use server::config::{
     AccessState, BackendChoice, Config, DeviceConfig, DeviceKind, FaultConfig, FaultKind, FaultOp,

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use nvme::spec::opcode::nvm;
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use sched::Scheduler;
 use server::ServerHandle;
 use server::config::{AisConfig, AisStore, DeviceConfig, DeviceKind, EmulatedConfig, SchedulerConfig, Speed};

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use server::config::{Config, DeviceKind, Limits};
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -232,7 +232,7 @@ fn the_connection_that_makes_a_key_reaches_nothing() {
     let (mut queue, _) = connected(address, HOST);
     made_on(&mut queue, HOST, exchange(HOST, own(1), Some(Channel::NewKey)));
     let sqe = nvme::spec::Sqe::fabrics(nvme::spec::opcode::fabrics::PROPERTY_GET);
-    queue.submit(sqe, nvme::tcp::host::Transfer::None);
+    queue.submit(sqe, nvme::tcp::Transfer::None);
     assert_eq!(queue.next(), None, "it is closed without an answer");
     let tenants: usize = server.stats().ssds.iter().map(|ssd| ssd.tenants.len()).sum();
     assert_eq!(tenants, 0, "it is known to no SSD");

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use nvme::spec::copy::{CopyCommand, SourceRange};
 use nvme::spec::{Cqe, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use server::config::{
     Config, DeviceKind, EmulatedConfig, FaultConfig, FaultError, FaultKind, FaultOp, Speed,
 };

@@ -6,7 +6,7 @@ use common::*;
 use nvme::spec::event::EventKind;
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Nqn, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use sched::Scheduler;
 use server::config::{
     AccessState, BackendChoice, DeviceConfig, FaultConfig, FaultKind, FaultOp, FaultRelease, GroupConfig,

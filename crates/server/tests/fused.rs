@@ -6,7 +6,7 @@ use common::*;
 use nvme::spec::identify::cns;
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Sgl, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use server::ServerHandle;
 use server::config::{BackendChoice, FaultConfig, FaultError, FaultKind, FaultOp};
 use std::net::SocketAddr;

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Busy, Cqe, Sqe, Status, feature};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use sched::Scheduler;
 use server::config::{DeviceKind, EmulatedConfig, FaultConfig, FaultKind, Speed};
 use units::{Bytes, Nanos};

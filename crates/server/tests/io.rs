@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use nvme::tcp::pdu::Digests;
 use server::config::{Config, DeviceKind, EmulatedConfig, ShareConfig, Speed, TenantConfig};
 use units::{Bytes, Nanos};

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use sched::Scheduler;
 use server::config::{Backing, Config, DeviceKind, EmulatedConfig, Speed};
 use server::{DeviceError, Server, Shutdown, StartError};

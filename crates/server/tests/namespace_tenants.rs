@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sqe, Status, feature};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use sched::{Percentile, Scheduler, Slo};

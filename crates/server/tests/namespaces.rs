@@ -9,7 +9,7 @@ use nvme::spec::identify::descriptor;
 use nvme::spec::log::{self, LogRequest};
 use nvme::spec::opcode::admin;
 use nvme::spec::{Nqn, Sqe, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use server::ServerHandle;
 use server::config::{AllowedHosts, DeviceConfig, DeviceKind, NamespaceConfig, SubsystemConfig};
 use units::Bytes;

@@ -13,7 +13,7 @@ use nvme::spec::opcode::{admin, fabrics};
 use nvme::spec::property::offset;
 use nvme::spec::{AuthenticationCommand, Cqe, Sqe, Status};
 use nvme::subsystem::ControllerIds;
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use server::config::{AllowedHosts, Authentication, Config, DEFAULT_NQN, DiscoveryAccess, HostConfig};
 use server::{Refusal, ServerHandle};
 use std::fs;

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Sqe, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use server::config::{Config, DeviceConfig, DeviceKind, NamespaceConfig};
 use server::{Server, StartError};
 use std::fs::{self, Permissions};

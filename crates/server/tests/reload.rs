@@ -7,7 +7,7 @@ use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::event::EventKind;
 use nvme::spec::opcode::nvm;
 use nvme::spec::{Nqn, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use sched::Scheduler;
 use server::config::{
     AllowedHosts, Config, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig, FaultKind, FaultOp,

@@ -7,7 +7,7 @@ mod common;
 use common::*;
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sqe, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use server::config::{Config, DeviceKind, NamespaceConfig, TenantConfig};
 use server::{Server, ServerHandle, Shutdown};
 use std::fs;

@@ -7,7 +7,7 @@ mod common;
 use common::*;
 use nvme::spec::opcode::admin;
 use nvme::spec::{Nqn, Sqe, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use server::config::{Config, DeviceConfig, DeviceKind, NamespaceConfig};
 use std::io::Write;
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use common::back_ends::{BLOCKS, GROUP, again, behind, middle, of_file};
 use common::*;
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use server::config::{AccessState, BackEndConfig, Config, DeviceConfig, DeviceKind, NamespaceConfig};
 use server::{Server, ServerHandle, TakeoverError};
 use std::io::{Read, Write};

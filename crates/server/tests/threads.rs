@@ -8,7 +8,7 @@ use common::*;
 use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Sqe, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use sched::Scheduler;
 use server::config::{
     Config, DeviceKind, EmulatedConfig, FaultConfig, FaultKind, FaultOp, FaultRelease, Speed,

@@ -262,3 +262,37 @@ fn the_longest_row_of_zeroes_fits_into_the_send_queue() {
         assert!(most <= RdmaTarget::<Vec<u8>>::sends(&limits) as usize);
     }
 }
+
+/// The work requests that one command takes, by kind: receives, reads, writes to the host, sends.
+fn work_of(opcode: u8) -> [usize; 4] {
+    let mut world = granted(LIMITS);
+    while world.post_of_target() {}
+    world.submit(opcode, 1, if opcode == FLUSH { 0 } else { 4096 }, true);
+    let mut kinds = [0; 4];
+    let mut events = Vec::new();
+    world.settle_host();
+    loop {
+        world.tell_target().expect("no fault");
+        match world.target.poll(100, &mut events) {
+            Some(RdmaWork::Receive) => kinds[0] += 1,
+            Some(RdmaWork::Read { tag, buffer, .. }) => {
+                kinds[1] += 1;
+                world.target.on_read(tag, buffer, &mut events);
+                world.target.reply(Cqe::success(1));
+            }
+            Some(RdmaWork::Answer { data, .. }) => {
+                kinds[2] += usize::from(data.is_some());
+                kinds[3] += 1;
+                return kinds;
+            }
+            None => world.answer(0, Status::SUCCESS),
+        }
+    }
+}
+
+#[test]
+fn a_command_takes_one_receive_and_as_few_work_requests_as_there_can_be() {
+    assert_eq!(work_of(READ), [1, 0, 1, 1]);
+    assert_eq!(work_of(WRITE), [1, 1, 0, 1]);
+    assert_eq!(work_of(FLUSH), [1, 0, 0, 1]);
+}

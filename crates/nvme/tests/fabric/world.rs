@@ -377,6 +377,11 @@ impl World {
         }
     }
 
+    /// Moves what the host sends, and nothing else.
+    pub(crate) fn settle_host(&mut self) {
+        while self.post_of_host() | self.execute_of_host() {}
+    }
+
     /// Drops everything, and checks that no buffer is left.
     pub(crate) fn end(self) {
         let World { host, target, hosts_end, targets_end, source, .. } = self;

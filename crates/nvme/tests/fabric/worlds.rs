@@ -217,7 +217,7 @@ fn any_command(rng: &mut impl Rng) -> [u8; COMMAND_BYTES] {
     let flags = if rng.random_bool(0.1) {
         rng.random()
     } else {
-        0x40 | rng.random_range(0..4) * u8::from(rng.random_bool(0.2))
+        0x40 | (rng.random_range(0..4) * u8::from(rng.random_bool(0.2)))
     };
     let sqe = Sqe::new(opcode).with_cid(rng.random_range(0..8)).with_flags(flags).with_sgl(sgl);
     bytes.copy_from_slice(sqe.as_bytes());

@@ -427,7 +427,8 @@ impl Acceptor {
         let payer = self.accounts.payer(None, peer.ip());
         let account = ConnectionAccount::new(CONNECTION_MEMORY, HostAccount::new(None), payer);
         let transport = self.parts.transport;
-        let connection = Connection::Tcp(TcpConnection::accepted(now, token, peer, transport, account));
+        let connection =
+            Connection::Tcp(Box::new(TcpConnection::accepted(now, token, peer, transport, account)));
         let origin = Origin::of(peer.ip());
         let delay = self.throttle.delay(now, origin);
         let stage = match delay {

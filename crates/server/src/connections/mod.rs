@@ -97,7 +97,7 @@ impl fmt::Display for SocketEnd {
 }
 
 struct Entry {
-    connection: Box<Connection>,
+    connection: Connection,
     owner: Owner,
     /// Whether it is in the list of those with something to send.
     is_dirty: bool,
@@ -188,8 +188,7 @@ impl Connections {
     /// Adds a connection.
     pub(crate) fn add(&mut self, connection: Connection, owner: Owner) -> Key {
         let token = connection.token();
-        let entry =
-            Entry { connection: Box::new(connection), owner, is_dirty: false, is_waiting_for_memory: false };
+        let entry = Entry { connection, owner, is_dirty: false, is_waiting_for_memory: false };
         let key = self.table.insert(entry);
         self.by_token.insert(token, key);
         key

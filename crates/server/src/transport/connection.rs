@@ -18,7 +18,7 @@ use units::{Instant, Nanos};
 /// See the module. The acceptor uses it before Connect, the pipelines and connection threads afterwards. A connection moves between
 /// threads as a [`Moving`].
 pub(crate) enum Connection {
-    Tcp(TcpConnection),
+    Tcp(Box<TcpConnection>),
     Rdma(Box<RdmaConnection>),
 }
 

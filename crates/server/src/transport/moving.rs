@@ -57,7 +57,7 @@ impl Moving {
         reactor: &mut Reactor,
     ) -> io::Result<Connection> {
         Ok(match self {
-            Moving::Tcp(moving) => Connection::Tcp(moving.arrive(now, account, reactor)?),
+            Moving::Tcp(moving) => Connection::Tcp(Box::new(moving.arrive(now, account, reactor)?)),
             Moving::Rdma(moving) => Connection::Rdma(Box::new(moving.arrive(now, account, reactor)?)),
         })
     }

@@ -5,7 +5,7 @@ use crate::common::{BLOCK as BLOCK_BYTES, Client as RawClient, HOST, Options, ba
 use host::Operation;
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use server::config::{FaultConfig, FaultKind, FaultOp, FaultRelease};
 use server::{ServerHandle, Shutdown};
 use std::time::Duration;

@@ -4,7 +4,7 @@ use crate::bed::*;
 use crate::common::{Client, HOST, Options, backends, pattern, rw};
 use nvme::spec::Status;
 use nvme::spec::opcode::nvm;
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use server::config::{DeviceKind, FaultConfig, FaultError, FaultKind, FaultOp};
 use server::{DeviceError, Server, StartError};
 use std::path::PathBuf;

@@ -11,7 +11,7 @@ use host::{Controller, Operation};
 use nvme::spec::opcode::{fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Sqe, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use server::ServerHandle;
 use server::config::{BackendChoice, DeviceKind, FaultConfig, FaultKind, FaultOp, FaultRelease};
 use std::path::PathBuf;

@@ -7,7 +7,7 @@ use crate::common::{
 use host::{Controller, Operation};
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sqe, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use server::ServerHandle;
 use server::config::{BackendChoice, Config, FaultConfig, FaultKind, FaultOp, FaultRelease, Limits};
 

@@ -6,7 +6,7 @@ use crate::common::{Client, HOST, Options, backends, pattern};
 use nvme::spec::log::{ERROR_INFORMATION, ErrorEntry, HEALTH, HealthPage};
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sqe, Status};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use server::config::{FaultConfig, FaultError, FaultKind};
 use zerocopy::FromBytes;
 

@@ -7,7 +7,7 @@ use crate::{OTHER, null_with, slowed_with};
 use nvme::spec::connect::{CNTLID_DYNAMIC, Culprit};
 use nvme::spec::opcode::{admin, nvm};
 use nvme::spec::{Sgl, Sqe, Status, feature};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use nvme::tcp::pdu::common::FLAG_LAST;
 use nvme::tcp::pdu::{Digests, FatalStatus, H2cData};
 use server::config::Limits;

@@ -9,7 +9,7 @@
 use crate::common::{BLOCK, Client, HOST, Options, any_port, rw, simple, start};
 use crate::misbehaviour::Misbehaviour;
 use nvme::spec::opcode::nvm;
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use sched::Scheduler;
 use server::ServerHandle;
 use server::config::{Config, DeviceKind, EmulatedConfig, Limits, Speed};

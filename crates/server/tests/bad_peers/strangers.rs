@@ -149,7 +149,7 @@ fn an_address_has_one_share_however_many_names_it_uses() {
 impl Client {
     /// Keeps `depth` reads of 32 KiB outstanding.
     fn read_until(&mut self, stop: &AtomicBool, depth: u16) {
-        use nvme::tcp::host::Transfer;
+        use nvme::tcp::Transfer;
         const BLOCKS: usize = 8;
         let mut number = 0;
         let mut submit = |io: &mut common::Queue| {

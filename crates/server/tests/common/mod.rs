@@ -14,8 +14,8 @@ use nvme::spec::opcode::{admin, fabrics, nvm};
 use nvme::spec::property::{Configuration, offset};
 use nvme::spec::{Cqe, Nqn, Sqe, Status, feature};
 use nvme::subsystem::ControllerIds;
-use nvme::tcp::host::{HostConnection, HostEvent, HostOptions, Transfer};
 use nvme::tcp::pdu::Digests;
+use nvme::tcp::{HostConnection, HostEvent, HostOptions, Transfer};
 use server::config::{
     AllowedHosts, BackendChoice, Config, DEFAULT_NQN, DeviceConfig, DeviceKind, EmulatedConfig, FaultConfig,
     NamespaceConfig, OwnSecurity, Speed, SubsystemConfig, TenantKind,

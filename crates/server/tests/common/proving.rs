@@ -4,7 +4,7 @@ use super::{ADMIN_ENTRIES, Options, Queue};
 use auth::exchange::{HostExchange, Outcome};
 use nvme::spec::connect::CNTLID_DYNAMIC;
 use nvme::spec::{AuthenticationCommand, Cqe};
-use nvme::tcp::host::Transfer;
+use nvme::tcp::Transfer;
 use std::net::SocketAddr;
 
 /// The admin queue of a host, its Connect answered.
