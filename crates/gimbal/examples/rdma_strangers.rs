@@ -119,7 +119,7 @@ impl Host {
     }
 
     fn sends_what_is_no_command(&mut self) {
-        let mut open = self.open(&ADMIN.to_bytes(), READS, 1).ok().expect("accepted");
+        let mut open = self.open(&ADMIN.to_bytes(), READS, 1).expect("accepted");
         let data = self.pool.take(4096).expect("room");
         open.queue.send_capsule(1, &[0; 64], Some((data, 1000))).expect("room");
         self.await_end(open);
@@ -127,7 +127,7 @@ impl Host {
     }
 
     fn names_memory_that_it_does_not_have(&mut self) {
-        let mut open = self.open(&ADMIN.to_bytes(), READS, 1).ok().expect("accepted");
+        let mut open = self.open(&ADMIN.to_bytes(), READS, 1).expect("accepted");
         let (mut data, place) = self.connect_data(&open);
         let sgl = Sgl::Keyed { address: place.0, length: 1024, key: place.1 ^ 0x5500, invalidates: false };
         send(&mut open, connect_command().with_sgl(sgl));
@@ -138,7 +138,7 @@ impl Host {
 
     /// Without a receive, the answer to Connect waits for ever.
     fn never_takes_its_answer(&mut self) {
-        let mut open = self.open(&ADMIN.to_bytes(), READS, 0).ok().expect("accepted");
+        let mut open = self.open(&ADMIN.to_bytes(), READS, 0).expect("accepted");
         let (_data, place) = self.connect_data(&open);
         let sgl = Sgl::Keyed { address: place.0, length: 1024, key: place.1, invalidates: false };
         send(&mut open, connect_command().with_sgl(sgl));

@@ -55,6 +55,11 @@ fn linux_6_12_hosts_reserve_a_namespace_by_rdma() {
 }
 
 #[test]
+fn linux_6_12_sees_namespaces_added_changed_and_removed_by_rdma() {
+    walk(Linux6_12, "reload", |walk| walk);
+}
+
+#[test]
 fn linux_6_12_discovers_proves_itself_and_loses_its_device_by_rdma() {
     alone(Linux6_12);
 }

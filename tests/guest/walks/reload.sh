@@ -5,6 +5,33 @@
 # "release" or "remove" namespace 3.
 # shellcheck source=tests/guest/walks/lib.sh
 . /walks/lib.sh
+third=''
+prepare_target() { # of a target in the guest
+	cat >/tmp/gimbal.toml <<-TOML
+		state_dir = "/tmp/state"
+		listen = ["rdma://$address:$PORT"]
+		[[device]]
+		name = "ssd"
+		kind = "block"
+		path = "/dev/vda"
+		[[subsystem]]
+		nqn = "$NQN"
+		allow_any_host = true
+		[[subsystem.namespace]]
+		nsid = 1
+		device = "ssd"
+		size = "64M"
+		$third
+	TOML
+}
+ask() { # ask WISH FIELDS: for namespace 3; a target in the guest gets the fields here
+	echo "$1 namespace 3"
+	[ "$TRANSPORT" = rdma ] || return 0
+	third=
+	[ -z "$2" ] || third=$(printf '[[subsystem.namespace]]\nnsid = 3\ndevice = "ssd"\noffset = "128M"\n%s' "$2")
+	prepare_target
+	kill -HUP "$target"
+}
 begin
 connect
 
@@ -26,31 +53,31 @@ writes_and_reads() { # writes_and_reads MIB: at this place of the new disk
 }
 
 for round in 1 2; do
-	echo "add namespace 3"
+	ask add 'size = "32M"'
 	until_true 60 "namespace 3 to appear" disk_of 3
 	disk=$(disk_of 3)
 	has_mib 32 || fail "$disk has $(blockdev --getsize64 "$disk") bytes"
 	writes_and_reads 31
 
-	echo "grow namespace 3"
+	ask grow 'size = "64M"'
 	until_true 60 "$disk to grow" has_mib 64
 	writes_and_reads 63
 
-	echo "shrink namespace 3"
+	ask shrink 'size = "16M"'
 	until_true 60 "$disk to shrink" has_mib 16
 	writes_and_reads 15
 
-	echo "protect namespace 3"
+	ask protect $'size = "16M"\nread_only = true'
 	is_read_only() { [ "$(blockdev --getro "$disk")" = "$1" ]; }
 	until_true 60 "$disk to become read-only" is_read_only 1
 	! dd if=/dev/zero of="$disk" bs=1M count=1 oflag=direct conv=notrunc status=none 2>/dev/null || fail "$disk was written"
 	[ "$(sum "$disk" 15 1)" = "$(sha256sum </tmp/written | cut -d' ' -f1)" ] || fail "$disk cannot be read"
 
-	echo "release namespace 3"
+	ask release 'size = "16M"'
 	until_true 60 "$disk to become writable" is_read_only 0
 	writes_and_reads 0
 
-	echo "remove namespace 3"
+	ask remove ''
 	is_gone() { ! disk_of 3; }
 	until_true 60 "$disk to disappear" is_gone
 	say "round $round is right"
