@@ -29,43 +29,14 @@ done
 plugin=$(realpath "$plugin")
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/gimbal-compare.XXXXXX")
-targets=()
+# shellcheck source=rocksdb/targets.sh
+. rocksdb/targets.sh
 clean_up() {
-	[ ${#targets[@]} = 0 ] || kill "${targets[@]}"
-	wait
+	stop_targets
 	rm -rf "$folder"
 }
 trap clean_up EXIT
 
-serve() { # serve NUMBER
-	cat >"$folder/target-$1.toml" <<-TOML
-		state_dir = "$folder/state-$1"
-		[rack]
-		store = "$folder/store"
-		name = "target-$1"
-		subsystems = ["nqn.2025-01.io.gimbal:compare$1"]
-		mega = "64M"
-		[[device]]
-		name = "ssd"
-		kind = "file"
-		path = "$folder/medium-$1"
-		[[subsystem]]
-		nqn = "nqn.2025-01.io.gimbal:compare$1"
-		allow_any_host = true
-		[[subsystem.namespace]]
-		nsid = 1
-		device = "ssd"
-	TOML
-	# Full: a hole would cost an allocation at the first write, which no SSD does.
-	dd if=/dev/zero of="$folder/medium-$1" bs=1M count=1024 oflag=direct status=none
-	: >"$folder/log-$1"
-	"$binary" serve --listen 127.0.0.1:0 -c "$folder/target-$1.toml" >"$folder/log-$1" 2>&1 &
-	targets+=($!)
-	until grep -q "registered for volumes" "$folder/log-$1"; do
-		kill -0 "${targets[-1]}" || { cat "$folder/log-$1" >&2 && exit 1; }
-		sleep 0.05
-	done
-}
 
 # How to reach a place, into `options`.
 reach() { # reach PLACE
@@ -97,7 +68,11 @@ measure() { # measure PLACE LOAD THREADS - answers operations per second
 	awk '$1 ~ /random$/ { for (i = 2; i < NF; i++) if ($(i + 1) == "ops/sec") print $i }' <<<"$text"
 }
 
-for number in 0 1; do serve $number; done
+for number in 0 1; do
+	# Full: a hole would cost an allocation at the first write, which no SSD does.
+	dd if=/dev/zero of="$folder/medium-$number" bs=1M count=1024 oflag=direct status=none
+	serve $number
+done
 "$binary" volume create --store "$folder/store" --mega 64M db >"$folder/created"
 
 results=$folder/results

@@ -121,11 +121,10 @@ compile() {
 }
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/gimbal-suites.XXXXXX")
-targets=()
+# shellcheck source=rocksdb/targets.sh
+. rocksdb/targets.sh
 stop() {
-	[ ${#targets[@]} = 0 ] || kill "${targets[@]}"
-	targets=()
-	wait
+	stop_targets
 	rm -rf "${folder:?}"/*
 }
 clean_up() {
@@ -134,34 +133,6 @@ clean_up() {
 }
 trap clean_up EXIT
 
-serve() { # serve NUMBER
-	cat >"$folder/target-$1.toml" <<-TOML
-		state_dir = "$folder/state-$1"
-		[rack]
-		store = "$folder/store"
-		name = "target-$1"
-		subsystems = ["nqn.2025-01.io.gimbal:suites$1"]
-		mega = "64M"
-		[[device]]
-		name = "ssd"
-		kind = "file"
-		path = "$folder/medium-$1"
-		[[subsystem]]
-		nqn = "nqn.2025-01.io.gimbal:suites$1"
-		allow_any_host = true
-		[[subsystem.namespace]]
-		nsid = 1
-		device = "ssd"
-	TOML
-	truncate -s 8G "$folder/medium-$1"
-	: >"$folder/log-$1"
-	"$binary" serve --listen 127.0.0.1:0 -c "$folder/target-$1.toml" >"$folder/log-$1" 2>&1 &
-	targets+=($!)
-	until grep -q "registered for volumes" "$folder/log-$1"; do
-		kill -0 "${targets[-1]}" || { cat "$folder/log-$1" >&2 && exit 2; }
-		sleep 0.05
-	done
-}
 
 # Runs a suite's program for as many seconds at most. All that it prints goes to a file.
 start() { # start SUITE SECONDS FILE OPTION...
@@ -214,7 +185,10 @@ run() { # run SUITE
 	local failures=() listed
 	mkdir "$folder/tests"
 	if [ "$place" = volume ]; then
-		for number in 0 1; do serve $number; done
+		for number in 0 1; do
+			truncate -s 8G "$folder/medium-$number"
+			serve $number
+		done
 		"$binary" volume create --store "$folder/store" --mega 64M db >"$folder/created"
 	fi
 	: >"$all"

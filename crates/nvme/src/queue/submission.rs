@@ -1,5 +1,7 @@
 //! A command on its way into the host's end of a queue pair, for every transport.
 
+use super::cid_table::CidTable;
+
 /// A command's data.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Transfer<B> {
@@ -20,6 +22,19 @@ pub enum Refusal {
     IdentifierInUse,
     /// The connection has ended.
     Over,
+}
+
+impl Refusal {
+    /// The reason why a command with this identifier is not accepted beside those in `numbers`, if there is one.
+    #[inline]
+    pub(crate) fn of<V: Copy>(is_over: bool, numbers: &CidTable<V>, cid: u16) -> Option<Refusal> {
+        match () {
+            () if is_over => Some(Refusal::Over),
+            () if numbers.get(cid).is_some() => Some(Refusal::IdentifierInUse),
+            () if numbers.is_full() => Some(Refusal::Full),
+            () => None,
+        }
+    }
 }
 
 /// A command that was not accepted; returns its data.

@@ -110,16 +110,7 @@ impl<B: Buffer> RdmaHost<B> {
         transfer: Transfer<B>,
         expose: impl FnOnce(&B) -> Remote,
     ) -> Result<(), SubmitError<B>> {
-        let refusal = if self.fatal.is_some() {
-            Some(Refusal::Over)
-        } else if self.numbers.get(sqe.cid()).is_some() {
-            Some(Refusal::IdentifierInUse)
-        } else if self.numbers.is_full() {
-            Some(Refusal::Full)
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
+        if let Some(refusal) = Refusal::of(self.fatal.is_some(), &self.numbers, sqe.cid()) {
             return Err(SubmitError { refusal, transfer });
         }
         let keyed = |buffer: &B, length| {

@@ -161,16 +161,7 @@ impl<B: Buffer> HostConnection<B> {
 
     /// Submits a command. Its SGL is filled in here; the caller has chosen its identifier.
     pub fn submit(&mut self, sqe: Sqe, transfer: Transfer<B>) -> Result<(), SubmitError<B>> {
-        let refusal = if self.fatal.is_some() {
-            Some(Refusal::Over)
-        } else if self.numbers.get(sqe.cid()).is_some() {
-            Some(Refusal::IdentifierInUse)
-        } else if self.numbers.is_full() {
-            Some(Refusal::Full)
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
+        if let Some(refusal) = Refusal::of(self.fatal.is_some(), &self.numbers, sqe.cid()) {
             return Err(SubmitError { refusal, transfer });
         }
         let (flow, buffer, length) = match transfer {
