@@ -16,17 +16,18 @@
 use super::tcp::flow_control;
 use super::{Events, Fatal};
 use crate::account::{ConnectionAccount, Permit, REPLIES_MAX};
-use crate::payload::{Intake, Intakes, Payload};
+use crate::payload::{Intake, Intakes, Payload, footprint};
 use crate::rdma::Closer;
 use nvme::queue::{Cancel, TargetEvent};
 use nvme::rdma::{Answer, OpenQueue, RdmaLimits, RdmaTarget, RdmaWork, Remote};
 use nvme::spec::{ConnectCommand, Cqe, Status};
 use nvme::subsystem::Connected;
-use reactor::rdma::{AnswerData, NotPosted, Queue, QueueDone, RemoteMemory, Work};
+use reactor::rdma::{AnswerData, NotPosted, Queue, QueueDone, RemoteMemory, Work, ZEROES};
 use reactor::{BufferPool, IoBuffer, Reactor, Token};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use units::{Bytes, Instant, Nanos};
@@ -60,9 +61,7 @@ pub(crate) struct RdmaMoving {
     /// The host's request, which Connect has to agree with.
     open: OpenQueue,
     transport: RdmaTarget<Payload>,
-    /// Present until the connection ends.
-    queue: Option<Queue>,
-    closer: Closer,
+    queue: Closing,
     /// Commands that were delivered and not answered.
     delivered: usize,
     /// Answers with the queue pair, oldest first.
@@ -70,10 +69,28 @@ pub(crate) struct RdmaMoving {
     /// Permits of buffers that are filled from the host's memory, by transfer.
     reads: Vec<(u16, Permit)>,
     pages: BufferPool,
-    /// The next answer, whose data finds no buffer of `pages`.
-    blocked: Option<RdmaWork<Payload>>,
+    /// The next answer, whose data has found no buffer of `pages`.
+    blocked: Option<BlockedAnswer>,
     /// Why no work can be posted any more.
     fault: Option<String>,
+}
+
+/// An answer that waits for a buffer.
+struct BlockedAnswer {
+    data: Answer<Payload>,
+    cqe: Cqe,
+    invalidate: Option<u32>,
+}
+
+impl BlockedAnswer {
+    /// Entries of the send queue that it takes.
+    fn cost(&self) -> usize {
+        RdmaTarget::<Payload>::cost(self.data.held, self.data.length, ZEROES as u32)
+    }
+
+    fn into_work(self) -> RdmaWork<Payload> {
+        RdmaWork::Answer { data: Some(self.data), cqe: self.cqe, invalidate: self.invalidate }
+    }
 }
 
 /// The data of an answer that is being sent.
@@ -102,8 +119,7 @@ impl RdmaMoving {
             peer,
             open,
             transport: RdmaTarget::new(limits),
-            queue: Some(queue),
-            closer,
+            queue: Closing { queue: Some(queue), closer },
             delivered: 0,
             answers: VecDeque::new(),
             reads: Vec::new(),
@@ -115,6 +131,14 @@ impl RdmaMoving {
 
     pub(super) fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// A buffer for a copy of the controller's own data. One that is longer than all others together may always be alone, as its permit may.
+    fn take_page(&mut self, length: usize) -> Option<IoBuffer> {
+        if !self.answers.iter().any(|sending| matches!(sending, Sending::Page(_))) {
+            self.pages.set_limit(Bytes(footprint(length)).max(PAGES));
+        }
+        self.pages.take(length)
     }
 
     /// Sets up the queue as its Connect was granted; see `Moving`.
@@ -131,13 +155,12 @@ impl RdmaMoving {
 
     /// The connection on the reactor of this thread.
     pub(crate) fn arrive(
-        mut self,
+        self,
         now: Instant,
         account: Arc<ConnectionAccount>,
         reactor: &mut Reactor,
     ) -> io::Result<RdmaConnection> {
-        let queue = self.queue.as_mut().expect("a connection that arrives is not over");
-        let token = reactor.add_channel(queue.as_fd())?;
+        let token = reactor.add_channel(self.queue.as_fd())?;
         Ok(RdmaConnection {
             token,
             account,
@@ -152,7 +175,28 @@ impl RdmaMoving {
     }
 }
 
-impl Drop for RdmaMoving {
+/// A queue pair that ends where its device may take its time.
+struct Closing {
+    /// Present until it is dropped.
+    queue: Option<Queue>,
+    closer: Closer,
+}
+
+impl Deref for Closing {
+    type Target = Queue;
+
+    fn deref(&self) -> &Queue {
+        self.queue.as_ref().expect("present until it is dropped")
+    }
+}
+
+impl DerefMut for Closing {
+    fn deref_mut(&mut self) -> &mut Queue {
+        self.queue.as_mut().expect("present until it is dropped")
+    }
+}
+
+impl Drop for Closing {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
             self.closer.close(queue);
@@ -177,7 +221,7 @@ impl RdmaConnection {
         if let Some(fault) = &self.parts.fault {
             return Err(io::Error::other(fault.clone()));
         }
-        self.queue().accept(private_data, reads)
+        self.parts.queue.accept(private_data, reads)
     }
 
     /// Handles completions. Adds the resulting events to `events`; buffers of data that was sent and permits go to `give`. Without
@@ -216,7 +260,7 @@ impl RdmaConnection {
     fn collect(&mut self, reactor: &mut Reactor, done: &mut Vec<QueueDone>) -> io::Result<()> {
         let token = self.token;
         let was_looked_at = std::mem::replace(&mut self.is_looked_at, true);
-        let queue = self.queue();
+        let queue = &mut self.parts.queue;
         queue.arm()?;
         queue.poll(done)?;
         // It is watched from the beginning.
@@ -304,11 +348,10 @@ impl RdmaConnection {
     ) -> Result<(), Fatal> {
         self.waits_for_memory = false;
         events.append(&mut self.refused);
-        if self.ending {
-            return Ok(());
+        if !self.ending {
+            let (account, waits_for_memory) = (&self.account, &mut self.waits_for_memory);
+            self.parts.transport.resume(&mut Intake { intakes, account, waits_for_memory });
         }
-        let (account, waits_for_memory) = (&self.account, &mut self.waits_for_memory);
-        self.parts.transport.resume(&mut Intake { intakes, account, waits_for_memory });
         match self.is_looked_at {
             true => Ok(()),
             // No data was read for a session yet.
@@ -324,14 +367,18 @@ impl RdmaConnection {
     /// Posts all work that there is room for.
     pub(crate) fn flush(&mut self, now: Instant) {
         self.parts.transport.set_time(now);
-        if self.parts.answers.is_empty() && self.parts.reads.is_empty() {
+        if self.parts.answers.is_empty() {
             self.progressed_at = now;
         }
         while self.parts.fault.is_none() {
-            let room = self.queue().room();
-            let next = self.parts.blocked.take();
-            let next = next.or_else(|| self.parts.transport.poll(room, &mut self.refused));
-            let Some(work) = next else { break };
+            let room = self.parts.queue.room();
+            if self.parts.blocked.as_ref().is_some_and(|answer| answer.cost() > room) {
+                break;
+            }
+            let blocked = self.parts.blocked.take().map(BlockedAnswer::into_work);
+            let Some(work) = blocked.or_else(|| self.parts.transport.poll(room, &mut self.refused)) else {
+                break;
+            };
             if !self.post(work) {
                 break;
             }
@@ -341,31 +388,29 @@ impl RdmaConnection {
     /// Posts a piece of work. Returns whether more may be posted.
     fn post(&mut self, work: RdmaWork<Payload>) -> bool {
         let parts = &mut self.parts;
-        let queue = parts.queue.as_mut().expect("present until it ends");
         let posted = match work {
-            RdmaWork::Receive => queue.post_receive(None),
+            RdmaWork::Receive => parts.queue.post_receive(None),
             RdmaWork::Read { tag, buffer, length, from } => {
                 let (buffer, permit) =
                     buffer.into_pooled().expect("data that arrives is in a buffer of a pool");
                 parts.reads.push((tag, permit));
-                queue.read(u32::from(tag), buffer, length as usize, place(from))
+                parts.queue.read(u32::from(tag), buffer, length as usize, place(from))
             }
             RdmaWork::Answer { data: None, cqe, invalidate } => {
                 parts.answers.push_back(Sending::None);
-                queue.answer(None, &cqe.to_bytes(), invalidate)
+                parts.queue.answer(None, &cqe.to_bytes(), invalidate)
             }
             RdmaWork::Answer { data: Some(Answer { buffer, held, length, to }), cqe, invalidate } => {
                 let (buffer, sending) = match buffer {
                     Payload::Lent(buffer) => (buffer, Sending::Lent),
-                    Payload::Page(page, permit) => match parts.pages.take(page.len()) {
+                    Payload::Page(page, permit) => match parts.take_page(page.len()) {
                         Some(mut buffer) => {
                             buffer.copy_from_slice(&page);
                             (buffer, Sending::Page(permit))
                         }
                         None => {
-                            let buffer = Payload::Page(page, permit);
-                            let data = Some(Answer { buffer, held, length, to });
-                            parts.blocked = Some(RdmaWork::Answer { data, cqe, invalidate });
+                            let data = Answer { buffer: Payload::Page(page, permit), held, length, to };
+                            parts.blocked = Some(BlockedAnswer { data, cqe, invalidate });
                             return false;
                         }
                     },
@@ -373,13 +418,14 @@ impl RdmaConnection {
                 };
                 parts.answers.push_back(sending);
                 let (held, length, to) = (held as usize, length as usize, place(to));
-                queue.answer(Some(AnswerData { buffer, held, length, to }), &cqe.to_bytes(), invalidate)
+                let data = Some(AnswerData { buffer, held, length, to });
+                parts.queue.answer(data, &cqe.to_bytes(), invalidate)
             }
         };
         if let Err(NotPosted { error, .. }) = posted {
             // The work that is out ends with this, and the connection with it.
             parts.fault = Some(format!("the RDMA device takes no more work: {error}"));
-            queue.disconnect();
+            parts.queue.disconnect();
             return false;
         }
         true
@@ -491,19 +537,16 @@ impl RdmaConnection {
 
     /// Takes the connection apart. Every payload that it holds goes to `payload`, the permits of answers that are being sent to `permit`. Buffers with the
     /// queue pair return to their pools when it was destroyed.
-    pub(crate) fn into_parts(mut self, mut payload: impl FnMut(Payload), mut permit: impl FnMut(Permit)) {
-        let parts = &mut self.parts;
-        for sending in parts.answers.drain(..) {
+    pub(crate) fn into_parts(self, mut payload: impl FnMut(Payload), mut permit: impl FnMut(Permit)) {
+        let RdmaMoving { answers, blocked, transport, .. } = self.parts;
+        for sending in answers {
             if let Sending::Page(page) = sending {
                 permit(page);
             }
         }
-        if let Some(RdmaWork::Answer { data: Some(data), .. }) = parts.blocked.take() {
-            payload(data.buffer);
+        if let Some(blocked) = blocked {
+            payload(blocked.data.buffer);
         }
-        let entries = parts.open.entries;
-        let limits = RdmaLimits { entries, transfer_max: 1, reads_max: 1, zeroes: 1 };
-        let transport = std::mem::replace(&mut parts.transport, RdmaTarget::new(limits));
         transport.into_buffers(payload);
     }
 
@@ -526,10 +569,6 @@ impl RdmaConnection {
     pub(crate) fn transfer_awaited_for(&self, now: Instant) -> Nanos {
         let since = self.parts.transport.awaited_since();
         since.map_or(Nanos::ZERO, |since| now.saturating_since(since))
-    }
-
-    fn queue(&mut self) -> &mut Queue {
-        self.parts.queue.as_mut().expect("present until the connection ends")
     }
 }
 
