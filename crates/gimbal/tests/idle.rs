@@ -4,7 +4,7 @@
 
 mod process;
 
-use host::{Backend, Client, ControllerOptions, HostId, Nqn};
+use host::{Backend, Client, ControllerOptions, HostId, Nqn, TransportType};
 use process::{Process, serve};
 use std::fs;
 use std::thread;
@@ -37,8 +37,13 @@ fn an_idle_switch_with_sixteen_hosts_uses_less_than_a_hundredth_of_a_processor()
         let address = server.address();
         let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("a client");
         let name = Nqn::new("nqn.2025-01.test:idle").expect("valid");
-        let found = host::discover(Backend::Auto, address, (&name, HostId([9; 16])), host::Keys::default())
-            .expect("the switch answers");
+        let found = host::discover(
+            Backend::Auto,
+            (TransportType::Tcp, address),
+            (&name, HostId([9; 16])),
+            host::Keys::default(),
+        )
+        .expect("the switch answers");
         let subsystem = found[0].subsystem.clone();
         let controllers: Vec<_> = (0..HOSTS)
             .map(|n| {

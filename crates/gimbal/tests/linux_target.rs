@@ -7,7 +7,7 @@ mod linux;
 use auth::{Hash, Secret};
 use host::{
     Backend, Backoff, Client, Controller, ControllerOptions, Derivation, DhKey, HostId, HostKeys, Keys, Nqn,
-    Operation, Request, RetryPolicy, TlsKey, TlsOptions, discover,
+    Operation, Request, RetryPolicy, TlsKey, TlsOptions, TransportType, discover,
 };
 use linux::Kernel::{Linux6_1, Linux6_12};
 use linux::{Guest, KERNEL_NQN, Kernel, Walk};
@@ -57,7 +57,8 @@ fn do_blocks(controller: &Controller, operation: Operation, lba: u64, blocks: u3
 fn use_everything(kernel: Kernel) {
     let (guest, address) = kernel_target(|walk| walk, kernel);
     let found =
-        discover(Backend::Auto, address, (&host_nqn(), HOST_ID), Keys::default()).expect("it answers");
+        discover(Backend::Auto, (TransportType::Tcp, address), (&host_nqn(), HOST_ID), Keys::default())
+            .expect("it answers");
     assert!(found.iter().any(|found| found.subsystem.as_str() == KERNEL_NQN), "{found:?}");
 
     let client = Client::start(Backend::Auto, Bytes::mib(16)).expect("some backend is there");

@@ -26,10 +26,9 @@ pub struct Discovered {
 }
 
 impl Discovered {
-    /// `None` if it is not a subsystem with namespaces, or not reached over TCP.
-    pub(crate) fn from_entry(entry: &DiscoveryEntry) -> Option<Discovered> {
-        let is_usable =
-            entry.is_over(TransportType::Tcp) && entry.subsystem_type() == Some(SubsystemType::Nvm);
+    /// `None` if it is not a subsystem with namespaces, or not reached over this transport.
+    pub(crate) fn from_entry(entry: &DiscoveryEntry, transport: TransportType) -> Option<Discovered> {
+        let is_usable = entry.is_over(transport) && entry.subsystem_type() == Some(SubsystemType::Nvm);
         let needs_tls = entry.secure_channel() == SecureChannel::Required;
         let subsystem = entry.subsystem_nqn().filter(|_| is_usable)?;
         Some(Discovered { subsystem, address: entry.address(), port: entry.port(), needs_tls })
@@ -47,16 +46,17 @@ pub enum DiscoverError {
     Connect(Box<ConnectError>),
 }
 
-/// Asks the target at `address` once which subsystems it has, with the keys of this host if the target may ask for them; without TLS if its key
+/// Asks the target at `address` once which subsystems are reached by this transport, with the keys of this host if the target may ask for them; without TLS if its key
 /// has to be made first. Blocks for a few seconds at most.
 pub fn discover(
     backend: Backend,
-    address: SocketAddr,
+    (transport, address): (TransportType, SocketAddr),
     (host, host_id): (&Nqn, HostId),
     keys: Keys,
 ) -> Result<Vec<Discovered>, DiscoverError> {
     let mut engine = Engine::new(backend, Bytes::ZERO).map_err(DiscoverError::Io)?;
     let mut options = ControllerOptions::new(address, Nqn::discovery(), host.clone(), host_id);
+    options.transport = transport;
     options.backoff = Backoff::NEVER_RETRY;
     options.keys = Keys { concat: false, ..keys };
     engine.discover(options);

@@ -56,7 +56,7 @@ pub enum Event {
     Discovered {
         /// The controller.
         controller: ControllerId,
-        /// The subsystems reachable over TCP.
+        /// The subsystems reachable over the controller's transport.
         subsystems: Vec<Discovered>,
     },
     /// A controller was closed by the caller. Every IO has ended before this event. The identifier is no

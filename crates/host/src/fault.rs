@@ -6,9 +6,11 @@
 
 use auth::Explanation;
 use nvme::host::{ConnectRefusal, HostError};
+use nvme::rdma::{RdmaHostFatal, Rejection};
 use nvme::spec::Status;
 use nvme::spec::nqn::Nqn;
 use nvme::tcp::Fatal;
+use reactor::rdma::RdmaError;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -26,6 +28,18 @@ pub enum Fault {
     Broken(Arc<io::Error>),
     /// One end violated the protocol.
     Protocol(Fatal),
+    /// The target violated NVMe/RDMA.
+    Messages(RdmaHostFatal),
+    /// The options are not those of a controller that is reached by RDMA: it has none of these.
+    NotByRdma(&'static str),
+    /// This machine cannot use RDMA.
+    NoRdma(RdmaError),
+    /// The target rejected a queue pair.
+    Rejected(Rejection),
+    /// The target accepted a queue pair, but not as NVMe/RDMA does.
+    NotAccepted,
+    /// The RDMA device of this machine, or the kernel, does not do what is asked of it.
+    Device(Arc<io::Error>),
     /// The target completed a command that is not outstanding.
     UnknownCommand(u16),
     /// The target reported success for a read, or a report of reservations, but sent fewer bytes than it has.
@@ -77,7 +91,12 @@ impl Fault {
             Fault::Refused(ConnectRefusal::Busy) => true,
             Fault::Refused(ConnectRefusal::Other(status))
             | Fault::Controller(HostError::Failed(_, status)) => !status.dnr,
+            Fault::NoRdma(RdmaError::NoDevice | RdmaError::NoProvider { .. })
+            | Fault::Rejected(Rejection::NoResources) => true,
             Fault::Refused(_)
+            | Fault::NoRdma(_)
+            | Fault::Rejected(_)
+            | Fault::NotByRdma(_)
             | Fault::NoDigests
             | Fault::NoKey
             | Fault::Unproved(_)
@@ -86,10 +105,14 @@ impl Fault {
             | Fault::Tls(tls::Broken::Handshake(_) | tls::Broken::Unwanted(_))
             | Fault::Controller(HostError::Lacking(_)) => false,
             Fault::ProofCommand(status) => !status.dnr,
+            // The limit of locked memory stays.
+            Fault::Device(error) => error.kind() != io::ErrorKind::OutOfMemory,
             Fault::Unreachable(_)
             | Fault::Closed
             | Fault::Broken(_)
             | Fault::Protocol(_)
+            | Fault::Messages(_)
+            | Fault::NotAccepted
             | Fault::UnknownCommand(_)
             | Fault::ShortRead { .. }
             | Fault::NotReady(..)
@@ -112,6 +135,11 @@ impl Fault {
             Fault::Protocol(_) | Fault::UnknownCommand(_) | Fault::ShortRead { .. } => {
                 Some("check that an NVMe/TCP target listens there; if so, this host or the target has a bug")
             }
+            Fault::Messages(_) | Fault::NotAccepted => {
+                Some("check that an NVMe/RDMA target listens there; if so, this host or the target has a bug")
+            }
+            Fault::NotByRdma(_) => Some("leave them out, or connect by TCP"),
+            Fault::Rejected(rejection) => advice_on(*rejection),
             Fault::NoDigests => Some("turn digests on at the target, or turn them off here"),
             Fault::NoKey => {
                 Some("give this host its key (--dhchap-key-file), or connect with TLS (--tls-key-file)")
@@ -131,7 +159,10 @@ impl Fault {
             Fault::NotConcatenated => Some(
                 "write concat = true into [security] and a [[host]] table with this host's dhchap_key at the target",
             ),
-            Fault::Refused(_) | Fault::Controller(HostError::Lacking(_)) => None,
+            Fault::Refused(_)
+            | Fault::NoRdma(_)
+            | Fault::Device(_)
+            | Fault::Controller(HostError::Lacking(_)) => None,
             Fault::Closed
             | Fault::Broken(_)
             | Fault::Silent(..)
@@ -142,6 +173,23 @@ impl Fault {
             | Fault::Controller(_) => Some("check the target's log and the network"),
         }
     }
+}
+
+/// Advice after a rejection.
+fn advice_on(rejection: Rejection) -> Option<&'static str> {
+    Some(match rejection {
+        Rejection::HostSends => {
+            "use a smaller queue depth here (gimbal bench: --iodepth), or allow a larger one at the target"
+        }
+        Rejection::QueueId => "use fewer IO queues (gimbal bench: --numjobs)",
+        Rejection::NoResources => "the target's log says what it is short of",
+        Rejection::InboundReads | Rejection::OutboundReads => {
+            "an RDMA device of this host or of the target cannot have its memory read by the other end"
+        }
+        Rejection::Length | Rejection::Format | Rejection::HostReceives => {
+            "this host or the target has a bug"
+        }
+    })
 }
 
 /// Whether this machine, and not the target, is the reason.
@@ -159,6 +207,14 @@ impl fmt::Display for Fault {
             Fault::Closed => f.write_str("the target closed the connection"),
             Fault::Broken(error) => write!(f, "the connection failed: {error}"),
             Fault::Protocol(fatal) => fatal.fmt(f),
+            Fault::Messages(fatal) => fatal.fmt(f),
+            Fault::NotByRdma(what) => write!(f, "{what} cannot be had by RDMA"),
+            Fault::NoRdma(error) => error.fmt(f),
+            Fault::Rejected(rejection) => write!(f, "the target rejected the queue pair: {rejection}"),
+            Fault::NotAccepted => {
+                f.write_str("the target accepted the queue pair, but not in the way of NVMe/RDMA")
+            }
+            Fault::Device(error) => write!(f, "RDMA fails on this machine: {error}"),
             Fault::UnknownCommand(cid) => {
                 write!(f, "the target completed command {cid:#06x}, which is not outstanding")
             }

@@ -1,10 +1,10 @@
-//! The NVMe/TCP initiator: controllers that stay connected, IOs that complete exactly once, credit that is
+//! The NVMe/TCP and NVMe/RDMA initiator: controllers that stay connected, IOs that complete exactly once, credit that is
 //! obeyed.
 //!
 //! ```text
 //!   your thread ── Client (blocking, async) ──► its own thread ┐
 //!   your loop ─────────────────────────────────────────────────┴─► Engine ──► Session per controller ──► Connection per queue
-//!                                                             sockets, clock     sans-IO: decides all     protocol state
+//!                                                sockets, queue pairs, clock     sans-IO: decides all     protocol state
 //! ```
 //!
 //! [`Engine`] is for programs with their own event loop (a load generator, a server): submit, wait, take
@@ -13,7 +13,7 @@
 //!
 //! [`Client`] is for all other programs: it has its own thread, and its calls block or are awaited.
 //!
-//! Elsewhere: PDUs and data transfer are in `nvme::tcp`, bring-up of a controller in `nvme::host`, the
+//! Elsewhere: PDUs and data transfer are in `nvme::tcp` and `nvme::rdma`, bring-up of a controller in `nvme::host`, the
 //!        credit window in `sched::CreditWindow`.
 
 mod backoff;
@@ -51,6 +51,7 @@ pub use keys::{KeyFileError, KeyFiles, Keys, TlsOptions};
 pub use namespace::Namespace;
 pub use nvme::host::{ConnectRefusal, ControllerInfo, HostError};
 pub use nvme::spec::connect::HostId;
+pub use nvme::spec::discovery::TransportType;
 pub use nvme::spec::nqn::{Nqn, NqnError};
 pub use options::{ControllerOptions, RetryPolicy};
 pub use reactor::{Backend, IoBuffer, Waker};

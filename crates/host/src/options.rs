@@ -1,7 +1,9 @@
 //! Options of a host for its controllers: identity, number of queues, timeouts.
 
+use crate::fault::Fault;
 use crate::{Backoff, Keys};
 use nvme::spec::connect::HostId;
+use nvme::spec::discovery::TransportType;
 use nvme::spec::nqn::Nqn;
 use std::net::SocketAddr;
 use units::Nanos;
@@ -25,6 +27,8 @@ pub enum RetryPolicy {
 pub struct ControllerOptions {
     /// Address of the target.
     pub address: SocketAddr,
+    /// The transport by which it is reached there.
+    pub transport: TransportType,
     /// The subsystem.
     pub subsystem: Nqn,
     /// This host's NQN: the tenant, for the target.
@@ -60,11 +64,12 @@ pub struct ControllerOptions {
 }
 
 impl ControllerOptions {
-    /// One IO queue of 128 commands, no digests, credits on, 5 s keep-alive, 30 s IO timeout; IOs survive
+    /// NVMe/TCP, one IO queue of 128 commands, no digests, credits on, 5 s keep-alive, 30 s IO timeout; IOs survive
     /// three losses.
     pub fn new(address: SocketAddr, subsystem: Nqn, host: Nqn, host_id: HostId) -> ControllerOptions {
         ControllerOptions {
             address,
+            transport: TransportType::Tcp,
             subsystem,
             host,
             host_id,
@@ -81,6 +86,18 @@ impl ControllerOptions {
             retry: RetryPolicy::Again { times: 3 },
             keys: Keys::default(),
             seed: 0,
+        }
+    }
+
+    /// Reports options that the transport has no use for.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        match self.transport {
+            TransportType::Tcp => Ok(()),
+            TransportType::Rdma if self.header_digest || self.data_digest => Err(Fault::NotByRdma("digests")),
+            TransportType::Rdma if self.keys.tls.is_some() || self.keys.concatenates() => {
+                Err(Fault::NotByRdma("TLS"))
+            }
+            TransportType::Rdma => Ok(()),
         }
     }
 }

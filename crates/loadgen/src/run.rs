@@ -13,7 +13,7 @@ use crate::job::Job;
 use crate::observe::{Observer, Phase};
 use crate::pace::Pacing;
 use crate::results::{JobResult, Results};
-use host::{Backend, Backoff, Discovered, Keys, Nqn, Waker, discover};
+use host::{Backend, Backoff, Discovered, Keys, Nqn, TransportType, Waker, discover};
 use reactor::Clock;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -180,8 +180,9 @@ fn find_subsystem(jobs: &[Job], target: &Target, options: &Options) -> Result<Op
     }
     // A target lists only what the host may use. So ask as the first tenant, if it has its own host NQN.
     let host = name(jobs.first().and_then(|job| job.host_nqn.as_deref()).unwrap_or(DISCOVERY_HOST))?;
+    let place = (TransportType::Tcp, target.address);
     let mut found =
-        discover(options.backend, target.address, (&host, host::host_id(&host)), options.keys.clone())
+        discover(options.backend, place, (&host, host::host_id(&host)), options.keys.clone())
             .map_err(BenchError::Discover)?;
     found.sort_by(|a, b| a.subsystem.cmp(&b.subsystem));
     found.dedup_by(|a, b| a.subsystem == b.subsystem);

@@ -7,7 +7,7 @@ use auth::{DhKey, Explanation, Group, Hash, Message, Secret};
 use common::initiator;
 use common::proving::{connected, prove, receive, send};
 use common::{BLOCK, Client, Folder, HOST, Options, Queue, any_port, fast_ssd, simple, start};
-use host::{Fault, Keys, Nqn};
+use host::{Fault, Keys, Nqn, TransportType};
 use nvme::spec::connect::{ConnectResult, HostId};
 use nvme::spec::opcode::{admin, fabrics};
 use nvme::spec::property::offset;
@@ -411,7 +411,12 @@ fn discovery_asks_for_a_proof_if_it_is_for_hosts() {
         let server = start(config);
         let find = |host: &str, keys| {
             let name = Nqn::new(host).expect("a name");
-            host::discover(host::Backend::Auto, server.addresses()[0], (&name, HostId([7; 16])), dhchap(keys))
+            host::discover(
+                host::Backend::Auto,
+                (TransportType::Tcp, server.addresses()[0]),
+                (&name, HostId([7; 16])),
+                dhchap(keys),
+            )
         };
         assert_eq!(find(HOST, Some(own(1))).expect("it is answered").len(), 1);
         assert_eq!(find(OTHER, None).is_ok(), access == DiscoveryAccess::Open);

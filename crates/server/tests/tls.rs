@@ -11,6 +11,7 @@ use common::initiator::{connect, exchange_data, fault, options, use_target};
 use common::{Folder, HOST, any_port, fast_ssd, simple, start};
 use host::{
     ConnectFailure, ConnectRefusal, ControllerOptions, Discovered, Fault, HostKeys, Keys, Nqn, TlsOptions,
+    TransportType,
 };
 use nvme::spec::connect::HostId;
 use nvme::tcp::pdu::{Framing, IcReq};
@@ -397,7 +398,12 @@ fn discovery_says_where_tls_is_and_takes_it_for_a_proof() {
         let server = start(config);
         let find = |host: &str, keys| {
             let name = Nqn::new(host).expect("a name");
-            host::discover(host::Backend::Auto, server.addresses()[0], (&name, HostId([7; 16])), keys)
+            host::discover(
+                host::Backend::Auto,
+                (TransportType::Tcp, server.addresses()[0]),
+                (&name, HostId([7; 16])),
+                keys,
+            )
         };
         let found = find(HOST, own(1, Hash::Sha256)).expect("it is answered");
         assert!(matches!(&found[..], [Discovered { needs_tls: true, .. }]), "{found:?}");

@@ -6,16 +6,18 @@
 //! ```
 
 use super::{ADMIN, Output, Phase, Session, controller};
-use crate::connection::{Connection, ConnectionEvent, Errand};
+use crate::connection::{Connection, ConnectionEvent, Done, Errand, Lend};
 use crate::discover::Discovered;
 use crate::fault::Fault;
 use crate::in_flight::DEPTH_MAX;
 use crate::namespace::Namespace;
 use crate::request::IoError;
 use nvme::host::{AdminEvent, Purpose};
+use nvme::spec::discovery::TransportType;
 use nvme::tcp::HostOptions;
 use nvme::tcp::pdu::Digests;
 use sched::{Credit, CreditWindow};
+use std::sync::Arc;
 use units::Instant;
 
 /// Most outstanding commands on the admin queue; `HostController` has at most three.
@@ -27,7 +29,10 @@ impl Session {
         let deadline = now + self.options.connect_timeout;
         self.phase = Phase::Starting { deadline };
         self.alarm = deadline;
-        self.open_admin();
+        match self.options.check() {
+            Ok(()) => self.open_admin(),
+            Err(fault) => self.fail(now, fault),
+        }
     }
 
     /// Opens the admin connection of a controller on which no command was sent yet.
@@ -38,20 +43,25 @@ impl Session {
     }
 
     fn open_connection(&mut self, depth: u16, options: HostOptions) {
-        let digests = self.digests();
-        self.outputs.push_back(Output::Open(self.connections.len()));
-        self.connections.push(Connection::new(HostOptions { digests, ..options }, depth));
+        let number = self.connections.len();
+        self.outputs.push_back(Output::Open(number));
+        self.connections.push(match self.options.transport {
+            TransportType::Tcp => {
+                Connection::by_tcp(HostOptions { digests: self.digests(), ..options }, depth)
+            }
+            TransportType::Rdma => Connection::by_rdma(number as u16, depth),
+        });
     }
 
     fn digests(&self) -> Digests {
         Digests { header: self.options.header_digest, data: self.options.data_digest }
     }
 
-    /// The socket of a connection is connected.
-    pub(crate) fn on_connected(&mut self, now: Instant, number: usize) {
+    /// The socket or queue pair of a connection is connected; `lender` makes memory known to the device of a queue pair.
+    pub(crate) fn on_connected(&mut self, now: Instant, number: usize, lender: Option<Arc<dyn Lend>>) {
         let entries = self.queue_entries();
         let Some(connection) = self.connections.get_mut(number) else { return };
-        connection.is_open = true;
+        connection.open(lender);
         if number == ADMIN {
             self.drive(now);
         } else {
@@ -68,21 +78,38 @@ impl Session {
     pub(crate) fn on_bytes(&mut self, now: Instant, number: usize, bytes: &[u8]) {
         let Some(connection) = self.connections.get_mut(number) else { return };
         let mut events = std::mem::take(&mut self.connection_events);
-        let result = connection.on_bytes(bytes, &mut events);
+        let result = connection.on_bytes(bytes, &mut events).map_err(Fault::Protocol);
+        self.on_connection_events(now, number, events, result);
+    }
+
+    /// Pieces of work of a connection's queue pair have ended.
+    pub(crate) fn on_done(&mut self, now: Instant, number: usize, done: &[Done]) {
+        let Some(connection) = self.connections.get_mut(number) else { return };
+        let mut events = std::mem::take(&mut self.connection_events);
+        let result = done.iter().try_for_each(|done| connection.on_done(done, &mut events));
+        self.on_connection_events(now, number, events, result);
+    }
+
+    fn on_connection_events(
+        &mut self,
+        now: Instant,
+        number: usize,
+        mut events: Vec<ConnectionEvent>,
+        result: Result<(), Fault>,
+    ) {
         let mut fault = None;
         for event in events.drain(..) {
             if fault.is_none() {
                 fault = self.on_connection_event(now, number, event).err();
             } else if let ConnectionEvent::Io { io, .. } = event {
-                // The bytes had a fault before this completion. The IO is treated like the ones that are
+                // There was a fault before this completion. The IO is treated like the ones that are
                 // still outstanding.
                 self.retry_or_end(now, io);
             }
         }
         self.connection_events = events;
         match (fault, result) {
-            (Some(fault), _) => self.fail(now, fault),
-            (None, Err(fatal)) => self.fail(now, Fault::Protocol(fatal)),
+            (Some(fault), _) | (None, Err(fault)) => self.fail(now, fault),
             (None, Ok(())) => {
                 match self.phase {
                     _ if number == ADMIN => self.drive(now),
@@ -177,7 +204,10 @@ impl Session {
                 }
             }
             AdminEvent::Discovered(entries) => {
-                let found = entries.iter().filter_map(Discovered::from_entry).collect();
+                let found = entries
+                    .iter()
+                    .filter_map(|entry| Discovered::from_entry(entry, self.options.transport))
+                    .collect();
                 self.outputs.push_back(Output::Discovered(found));
                 self.begin_closing(now);
             }

@@ -5,6 +5,7 @@ use crate::connection::Outstanding;
 use crate::fault::{ConnectError, Fault};
 use crate::options::{ControllerOptions, RetryPolicy};
 use crate::request::{IoError, Operation};
+use nvme::spec::discovery::TransportType;
 use nvme::tcp::Fatal;
 use sched::{Credit, CreditWindow};
 use tls::Broken;
@@ -48,7 +49,10 @@ impl Session {
     /// The event that a starting session is waiting for, for error messages.
     fn waiting_for(&self) -> &'static str {
         match &self.connections[..] {
-            [admin] if !admin.is_open => "the TCP connection",
+            [admin] if !admin.is_open => match self.options.transport {
+                TransportType::Tcp => "the TCP connection",
+                TransportType::Rdma => "the RDMA connection",
+            },
             [_] => "bringing the controller up",
             _ => "connecting its IO queues",
         }
@@ -67,7 +71,7 @@ impl Session {
         }
     }
 
-    /// The socket of a connection was closed, failed, or could not be opened.
+    /// The socket or queue pair of a connection was closed, failed, or could not be opened.
     pub(crate) fn on_closed(&mut self, now: Instant, fault: Fault) {
         self.fail(now, fault);
     }

@@ -38,6 +38,7 @@ use crate::view::{BusyView, Meter, View};
 use crate::wait_queue::WaitQueue;
 use auth::hello::Psk;
 use nvme::host::{AdminOptions, ControllerInfo, HostController, Names, Purpose};
+use nvme::rdma::{OpenQueue, RdmaHostWork};
 use sched::{Credit, CreditWindow};
 use std::collections::VecDeque;
 use units::{Instant, Nanos};
@@ -50,7 +51,8 @@ const ADMIN: usize = 0;
 pub(crate) enum Output {
     /// Connect this connection.
     Open(usize),
-    /// Close this connection, after sending these bytes if there are any (a TermReq).
+    /// Close this connection, after sending these bytes if there are any (a TermReq). The outputs that follow have buffers that the
+    /// controller could reach until then.
     Close(usize, Vec<u8>),
     /// An IO has ended.
     Ended(Completion),
@@ -198,6 +200,22 @@ impl Session {
         {
             connection.poll_transmit(batch);
         }
+    }
+
+    /// The request with which the queue pair of a connection is opened; `None` without that connection.
+    pub(crate) fn open_queue(&mut self, connection: usize) -> Option<OpenQueue> {
+        Some(self.connections.get_mut(connection)?.open_queue())
+    }
+
+    /// The next work for the queue pair of a connection, which has `room` for a capsule or not.
+    pub(crate) fn poll_work(&mut self, connection: usize, room: bool) -> Result<Option<RdmaHostWork>, Fault> {
+        self.connections.get_mut(connection).map_or(Ok(None), |connection| connection.poll_work(room))
+    }
+
+    /// The memory that the controller reaches for the data of a command on a connection.
+    #[cfg(test)]
+    pub(crate) fn reached(&mut self, connection: usize, tag: u16) -> Option<&mut [u8]> {
+        self.connections.get_mut(connection)?.reached(tag)
     }
 
     /// A batch of the connection was sent: there may be more to send.

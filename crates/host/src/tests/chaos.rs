@@ -3,7 +3,7 @@
 use super::target::{BLOCK, TestTarget};
 use super::world::{World, options};
 use crate::request::{IoError, Operation};
-use crate::{Backoff, ControllerOptions, RetryPolicy};
+use crate::{Backoff, ControllerOptions, RetryPolicy, TransportType};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Nanos;
@@ -12,7 +12,7 @@ const WORLDS: u64 = 60;
 const STEPS: usize = 300;
 
 /// Runs one world. Every IO has its own block, so the disk shows which writes were done.
-fn run(seed: u64, retry: RetryPolicy) {
+fn run(seed: u64, transport: TransportType, retry: RetryPolicy) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut target = TestTarget::new(|_| {});
     target.holds = true;
@@ -20,6 +20,7 @@ fn run(seed: u64, retry: RetryPolicy) {
     let mut world = World::ready(
         target,
         ControllerOptions {
+            transport,
             io_queues: random.random_range(1..4),
             queue_depth: random.random_range(1..20),
             io_timeout: Nanos::secs(1),
@@ -91,16 +92,22 @@ fn run(seed: u64, retry: RetryPolicy) {
     }
 }
 
+fn each_world(retry: RetryPolicy) {
+    for transport in [TransportType::Tcp, TransportType::Rdma] {
+        (0..WORLDS).for_each(|seed| run(seed, transport, retry));
+    }
+}
+
 fn tag_byte(tag: u64) -> u8 {
     tag as u8 | 1
 }
 
 #[test]
 fn every_io_ends_once_and_succeeds_if_it_may_be_sent_again() {
-    (0..WORLDS).for_each(|seed| run(seed, RetryPolicy::Again { times: u32::MAX }));
+    each_world(RetryPolicy::Again { times: u32::MAX });
 }
 
 #[test]
 fn without_retries_every_io_ends_once_too() {
-    (0..WORLDS).for_each(|seed| run(seed, RetryPolicy::Never));
+    each_world(RetryPolicy::Never);
 }

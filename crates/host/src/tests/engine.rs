@@ -4,7 +4,7 @@ use super::server::{Server, options};
 use super::target::{BLOCK, NQN, TestTarget};
 use crate::{
     Backend, ConnectRefusal, ControllerId, ControllerOptions, Engine, Event, Fault, HostId, Nqn, Operation,
-    Request, discover,
+    Request, TransportType, discover,
 };
 use std::net::TcpListener;
 use units::{Bytes, Lba};
@@ -109,8 +109,13 @@ fn discovery_and_a_refused_connect_give_clear_results() {
     for backend in BACKENDS {
         let server = Server::start(TestTarget::new(|_| {}));
         let host = Nqn::new("nqn.test:host").expect("a name");
-        let found = discover(backend, server.address, (&host, HostId([1; 16])), crate::Keys::default())
-            .expect("the target answers");
+        let found = discover(
+            backend,
+            (TransportType::Tcp, server.address),
+            (&host, HostId([1; 16])),
+            crate::Keys::default(),
+        )
+        .expect("the target answers");
         assert_eq!(found.iter().map(|found| found.subsystem.as_str()).collect::<Vec<_>>(), [NQN]);
         let mut engine = Engine::new(backend, Bytes::mib(1)).expect("the backend is available");
         let nowhere = Nqn::new("nqn.test:nowhere").expect("a name");
@@ -126,8 +131,13 @@ fn an_error_names_an_address_without_a_listener() {
     let address = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
     for backend in BACKENDS {
         let host = Nqn::new("nqn.test:host").expect("a name");
-        let error = discover(backend, address, (&host, HostId([1; 16])), crate::Keys::default())
-            .expect_err("nothing listens there");
+        let error = discover(
+            backend,
+            (TransportType::Tcp, address),
+            (&host, HostId([1; 16])),
+            crate::Keys::default(),
+        )
+        .expect_err("nothing listens there");
         assert!(error.to_string().contains(&address.to_string()), "{error}");
     }
 }

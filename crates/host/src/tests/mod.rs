@@ -3,6 +3,7 @@
 mod chaos;
 mod client;
 mod engine;
+mod rdma;
 mod reservation;
 mod server;
 mod session;

@@ -19,7 +19,7 @@ fn target() -> TestTarget {
 }
 
 /// Writes, reads and compares through every operation.
-fn exercise(world: &mut World, blocks: u32) {
+pub(super) fn exercise(world: &mut World, blocks: u32) {
     let lba = 64;
     assert_eq!(world.complete(WRITE, lba, blocks, 0xab).result, Ok(()));
     let read = world.complete(Operation::Read, lba, blocks, 0);

@@ -3,6 +3,7 @@
 
 use nvme::buffer::{BufferSource, BufferUse};
 use nvme::queue::{FlowControl, TargetEvent};
+use nvme::rdma::{COMMAND_BYTES, RdmaLimits, RdmaTarget, RdmaWork};
 use nvme::spec::connect::ConnectCommand;
 use nvme::spec::discovery::{SubsystemType, TransportType};
 use nvme::spec::nqn::Nqn;
@@ -33,11 +34,35 @@ impl BufferSource for Heap {
 }
 
 struct Peer {
-    connection: TargetConnection<Vec<u8>>,
+    connection: Wire,
+    /// Receives of a queue pair that are posted.
+    receives: u32,
     /// Bytes that the connection has not taken yet.
     unread: Vec<u8>,
     /// The subsystem it connected to.
     subsystem: Option<usize>,
+}
+
+/// The target's end of a connection.
+enum Wire {
+    Tcp(TargetConnection<Vec<u8>>),
+    Rdma(RdmaTarget<Vec<u8>>),
+}
+
+impl Wire {
+    fn reply(&mut self, cqe: Cqe) {
+        match self {
+            Wire::Tcp(connection) => connection.reply(cqe),
+            Wire::Rdma(pair) => pair.reply(cqe),
+        }
+    }
+
+    fn reply_with_data(&mut self, cqe: Cqe, data: Vec<u8>, length: u32) {
+        match self {
+            Wire::Tcp(connection) => connection.reply_with_data(cqe, data, length),
+            Wire::Rdma(pair) => pair.reply_with_data(cqe, data, length),
+        }
+    }
 }
 
 struct Held {
@@ -118,9 +143,70 @@ impl TestTarget {
     pub(super) fn accept(&mut self) -> u32 {
         let slot = self.next_slot;
         self.next_slot += 1;
-        let connection = TargetConnection::new(self.limits);
-        self.peers.insert(slot, Peer { connection, unread: Vec::new(), subsystem: None });
+        let connection = Wire::Tcp(TargetConnection::new(self.limits));
+        self.peers.insert(slot, Peer { connection, receives: 0, unread: Vec::new(), subsystem: None });
         slot
+    }
+
+    /// Accepts a queue pair of this many entries.
+    pub(super) fn accept_pair(&mut self, entries: u32) -> u32 {
+        let slot = self.accept();
+        let limits = RdmaLimits { entries, transfer_max: 2 << 20, reads_max: 2, zeroes: 4096 };
+        self.peer(slot).connection = Wire::Rdma(RdmaTarget::new(limits));
+        slot
+    }
+
+    /// Takes a message.
+    pub(super) fn on_capsule(&mut self, now: Instant, slot: u32, command: &[u8; COMMAND_BYTES]) {
+        let mut events = Vec::new();
+        self.peer(slot).receives -= 1;
+        let pair = self.pair(slot);
+        pair.on_capsule(command, COMMAND_BYTES as u32, &mut Heap, &mut events)
+            .expect("our host keeps the rules");
+        self.on_events(now, slot, events);
+    }
+
+    /// The data of a write was read from the host.
+    pub(super) fn on_read(&mut self, now: Instant, slot: u32, tag: u16, data: Vec<u8>) {
+        let mut events = Vec::new();
+        self.pair(slot).on_read(tag, data, &mut events);
+        self.on_events(now, slot, events);
+    }
+
+    /// Whether a receive is posted for one more message.
+    pub(super) fn takes_message(&mut self, slot: u32) -> bool {
+        if self.is_silent || !self.is_connected(slot) {
+            return false;
+        }
+        while let Some(RdmaWork::Receive) = self.pair(slot).poll(0, &mut Vec::new()) {
+            self.peer(slot).receives += 1;
+        }
+        self.peer(slot).receives > 0
+    }
+
+    /// The next work of a queue pair that is no receive.
+    pub(super) fn poll_work(&mut self, slot: u32) -> Option<RdmaWork<Vec<u8>>> {
+        self.takes_message(slot);
+        if self.is_silent || !self.is_connected(slot) {
+            return None;
+        }
+        self.pair(slot).poll(usize::MAX, &mut Vec::new())
+    }
+
+    fn pair(&mut self, slot: u32) -> &mut RdmaTarget<Vec<u8>> {
+        match &mut self.peer(slot).connection {
+            Wire::Rdma(pair) => pair,
+            Wire::Tcp(_) => panic!("a socket has no messages"),
+        }
+    }
+
+    fn on_events(&mut self, now: Instant, slot: u32, events: Vec<TargetEvent<Vec<u8>>>) {
+        for event in events {
+            if let TargetEvent::Command { sqe, data } = event {
+                self.on_command(now, slot, sqe, data);
+            }
+        }
+        self.poll(now);
     }
 
     pub(super) fn on_disconnect(&mut self, now: Instant, slot: u32) {
@@ -145,16 +231,13 @@ impl TestTarget {
         let Some(peer) = self.peers.get_mut(&slot) else { return false };
         peer.unread.extend_from_slice(bytes);
         let mut events = Vec::new();
-        let result = peer.connection.on_bytes(&peer.unread, &mut Heap, &mut events);
+        let Wire::Tcp(connection) = &mut peer.connection else { panic!("a queue pair has no bytes") };
+        let result = connection.on_bytes(&peer.unread, &mut Heap, &mut events);
         let taken = *result.as_ref().unwrap_or(&peer.unread.len());
         peer.unread.drain(..taken);
-        for event in events {
-            if let TargetEvent::Command { sqe, data } = event {
-                self.on_command(now, slot, sqe, data);
-            }
-        }
-        self.poll(now);
-        result.is_ok()
+        let is_open = result.is_ok();
+        self.on_events(now, slot, events);
+        is_open
     }
 
     pub(super) fn poll(&mut self, now: Instant) {
@@ -237,8 +320,13 @@ impl TestTarget {
                 self.subsystems[index].set_local_address(key(slot), ([127, 0, 0, 1], 4420).into());
                 let peer = self.peer(slot);
                 peer.subsystem = Some(index);
-                peer.connection.set_queue(connected.entries, FlowControl::Enabled);
-                peer.connection.set_success_without_response(!credits);
+                match &mut peer.connection {
+                    Wire::Tcp(connection) => {
+                        connection.set_queue(connected.entries, FlowControl::Enabled);
+                        connection.set_success_without_response(!credits);
+                    }
+                    Wire::Rdma(pair) => pair.set_queue(connected.entries, FlowControl::Enabled),
+                }
                 peer.connection.reply(connected.cqe);
             }
         }
@@ -287,8 +375,8 @@ impl TestTarget {
         if self.is_silent {
             return bytes;
         }
-        if let Some(peer) = self.peers.get_mut(&slot) {
-            peer.connection.poll_transmit(&mut bytes);
+        if let Some(Peer { connection: Wire::Tcp(connection), .. }) = self.peers.get_mut(&slot) {
+            connection.poll_transmit(&mut bytes);
         }
         if self.corrupts_next && bytes.len() > BLOCK {
             let middle = bytes.len() / 2;

@@ -1,15 +1,21 @@
 //! A session and a target in one thread, with a clock that moves only when the test moves it.
 
 use super::target::{BLOCK, NQN, TestTarget};
+use crate::connection::{Done, Lend};
 use crate::fault::Fault;
 use crate::request::{Completion, Operation, Request};
 use crate::session::{Output, Session};
-use crate::{Backoff, ControllerOptions, HostId, Nqn};
+use crate::{Backoff, ControllerOptions, HostId, Nqn, TransportType};
 use nvme::host::Purpose;
+use nvme::rdma::{Answer, COMMAND_BYTES, COMPLETION_BYTES, RdmaHostWork, RdmaWork, Remote};
+use nvme::spec::{Sgl, Sqe};
 use reactor::{BufferPool, IoBuffer};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use units::{Bytes, Instant, Lba, Nanos};
+use zerocopy::FromBytes;
 
 /// The events of the session other than the ends of IOs.
 #[derive(Debug)]
@@ -22,12 +28,35 @@ pub(super) enum Report {
     Closed,
 }
 
+/// Lends memory by its address.
+#[derive(Debug, Default)]
+pub(super) struct TestLender {
+    /// Whether there is no memory for it.
+    pub(super) refuses: AtomicBool,
+}
+
+impl TestLender {
+    const KEY: u32 = 0x1e_4d;
+}
+
+impl Lend for TestLender {
+    fn lend(&self, buffer: &mut IoBuffer) -> io::Result<Remote> {
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(Remote { address: buffer.as_ptr().addr() as u64, key: TestLender::KEY, invalidates: false })
+    }
+}
+
 pub(super) struct World {
     pub(super) now: Instant,
     pub(super) session: Session,
     pub(super) target: TestTarget,
     /// Open links, each with its slot in the target.
     links: BTreeMap<usize, u32>,
+    /// Of the links that are queue pairs: where the controller reaches memory, by which command (its tag and identifier).
+    pairs: BTreeMap<usize, BTreeMap<u64, (u16, u16)>>,
+    pub(super) lender: Arc<TestLender>,
     /// Whether connection attempts are refused.
     pub(super) is_down: bool,
     pub(super) ended: Vec<Completion>,
@@ -58,6 +87,8 @@ impl World {
             session: Session::new(now, options, purpose),
             target,
             links: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+            lender: Arc::default(),
             is_down: false,
             ended: Vec::new(),
             reports: Vec::new(),
@@ -74,11 +105,14 @@ impl World {
         world
     }
 
-    /// Moves bytes in both directions until both sides are idle.
+    /// Moves bytes and messages in both directions until both sides are idle.
     pub(super) fn pump(&mut self) {
         loop {
             let mut is_quiet = !self.obey();
             while let Some(link) = self.session.poll_marked() {
+                if self.pairs.contains_key(&link) {
+                    continue;
+                }
                 let mut bytes = Vec::new();
                 self.session.poll_transmit(link, &mut bytes);
                 // Commands wait for the handshake.
@@ -96,6 +130,7 @@ impl World {
                 if self.links.get(&link) != Some(&slot) {
                     continue;
                 }
+                is_quiet &= !self.exchange(link, slot);
                 let bytes = self.target.transmit(slot);
                 if !bytes.is_empty() {
                     is_quiet = false;
@@ -114,6 +149,67 @@ impl World {
         }
     }
 
+    /// Carries messages and data of a queue pair. Returns whether there were any.
+    fn exchange(&mut self, link: usize, slot: u32) -> bool {
+        let Some(mut places) = self.pairs.remove(&link) else { return false };
+        let mut done = Vec::new();
+        loop {
+            match self.session.poll_work(link, self.target.takes_message(slot)) {
+                Ok(None) => break,
+                Ok(Some(RdmaHostWork::Receive)) => {}
+                Ok(Some(RdmaHostWork::Send { tag, command })) => {
+                    let sqe = Sqe::read_from_bytes(&command).expect("a command");
+                    let Sgl::Keyed { address, length, key: TestLender::KEY, .. } = sqe.sgl() else {
+                        assert_eq!(sqe.sgl_length(), 0, "data without a key");
+                        done.push(Done::Sent(tag));
+                        self.target.on_capsule(self.now, slot, &command);
+                        continue;
+                    };
+                    let others = self.pairs.values().chain([&places]);
+                    let is_reached = others.into_iter().any(|places| places.contains_key(&address));
+                    assert!(!is_reached, "{length} bytes are lent again while a queue pair reaches them");
+                    places.insert(address, (tag, sqe.cid()));
+                    done.push(Done::Sent(tag));
+                    self.target.on_capsule(self.now, slot, &command);
+                }
+                Err(fault) => {
+                    self.pairs.insert(link, places);
+                    self.session.on_closed(self.now, fault);
+                    return true;
+                }
+            }
+        }
+        while let Some(work) = self.target.poll_work(slot) {
+            match work {
+                RdmaWork::Receive => unreachable!("the target has posted them"),
+                RdmaWork::Read { tag, mut buffer, length, from } => {
+                    let reached =
+                        self.session.reached(link, places[&from.address].0).expect("it is outstanding");
+                    buffer[..length as usize].copy_from_slice(&reached[..length as usize]);
+                    self.target.on_read(self.now, slot, tag, buffer);
+                }
+                RdmaWork::Answer { data, cqe, .. } => {
+                    if let Some(Answer { buffer, held, length, to }) = data {
+                        let reached =
+                            self.session.reached(link, places[&to.address].0).expect("it is outstanding");
+                        reached[..held as usize].copy_from_slice(&buffer[..held as usize]);
+                        reached[held as usize..length as usize].fill(0);
+                    }
+                    places.retain(|_, (_, cid)| *cid != cqe.cid());
+                    let mut message = [0; COMMAND_BYTES];
+                    message[..COMPLETION_BYTES].copy_from_slice(&cqe.to_bytes());
+                    done.push(Done::Answer(message, COMPLETION_BYTES as u32));
+                }
+            }
+        }
+        self.pairs.insert(link, places);
+        if done.is_empty() {
+            return false;
+        }
+        self.session.on_done(self.now, link, &done);
+        true
+    }
+
     /// Does the actions that the session requests. Returns whether it requested anything.
     fn obey(&mut self) -> bool {
         let mut any = false;
@@ -124,17 +220,33 @@ impl World {
                     let error = std::io::ErrorKind::ConnectionRefused.into();
                     self.session.on_closed(self.now, Fault::Unreachable(Arc::new(error)));
                 }
+                Output::Open(link) if self.session.options().transport == TransportType::Rdma => {
+                    let open = self.session.open_queue(link).expect("it asks for this connection");
+                    let slot = self.target.accept_pair(open.entries);
+                    self.links.insert(link, slot);
+                    self.pairs.insert(link, BTreeMap::new());
+                    let lender = Arc::clone(&self.lender) as Arc<dyn Lend>;
+                    self.session.on_connected(self.now, link, Some(lender));
+                }
                 Output::Open(link) => {
                     let slot = self.target.accept();
                     self.links.insert(link, slot);
-                    self.session.on_connected(self.now, link);
+                    self.session.on_connected(self.now, link, None);
                 }
                 Output::Close(link, _) => {
+                    self.pairs.remove(&link);
                     if let Some(slot) = self.links.remove(&link) {
                         self.target.on_disconnect(self.now, slot);
                     }
                 }
-                Output::Ended(completion) => self.ended.push(completion),
+                Output::Ended(completion) => {
+                    if let Some(buffer) = &completion.buffer {
+                        let place = buffer.as_ptr().addr() as u64;
+                        let is_reached = self.pairs.values().any(|places| places.contains_key(&place));
+                        assert!(!is_reached, "a buffer is handed back while a queue pair reaches it");
+                    }
+                    self.ended.push(completion);
+                }
                 Output::Ready { first } => self.reports.push(Report::Ready { first }),
                 Output::Down { fault, .. } => self.reports.push(Report::Down(fault)),
                 Output::NamespacesChanged => self.reports.push(Report::NamespacesChanged),

@@ -181,6 +181,11 @@ impl<B: Buffer> RdmaHost<B> {
         Ok(self.complete(number))
     }
 
+    /// The buffer of the command with this tag, while the controller may reach it: for tests whose controller has no device.
+    pub fn reached(&mut self, tag: u16) -> Option<&mut B> {
+        self.commands.find(tag)?.buffer.as_mut()
+    }
+
     /// Why the queue pair has ended, if it has.
     pub fn fatal(&self) -> Option<RdmaHostFatal> {
         self.fatal

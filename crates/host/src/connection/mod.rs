@@ -2,21 +2,32 @@
 //!
 //! ```text
 //!   opening --socket connected--> greeting --ICResp--> up          (an IO queue is usable only after its own Connect: `joined`)
+//!      └─────queue pair connected────────────────────> up
 //! ```
 //!
-//! Write data is copied into the batch that goes to the socket. So the caller's buffer is still here if the
-//! connection is lost, and the IO can be sent again on the next one.
+//! By TCP, write data is copied into the batch that goes to the socket. By RDMA, the controller reads it where it is. So the caller's
+//! buffer is still here if the connection is lost, and the IO can be sent again on the next one.
+//!
+//! Elsewhere: `messages` is what RDMA has of its own.
 
+mod messages;
+
+pub(crate) use messages::{Done, Lend};
+
+use crate::fault::Fault;
 use crate::in_flight::InFlight;
 use crate::request::{Movement, Request};
 use auth::exchange::HostExchange;
+use messages::Messages;
 use nvme::buffer::{Buffer, Outgoing};
 use nvme::host::{AdminCommand, AdminData, Tag};
+use nvme::rdma::{OpenQueue, RdmaHostWork};
 use nvme::spec::{Cqe, Sqe};
 use nvme::tcp::pdu::Digests;
 use nvme::tcp::{Fatal, HostConnection, HostEvent, HostOptions, Transfer};
 use reactor::{IoBuffer, SendBatch};
 use std::ops::Range;
+use std::sync::Arc;
 use units::Instant;
 
 /// Bytes after which a batch to a socket is closed: large enough to make system calls rare, small enough that
@@ -78,19 +89,21 @@ struct Payload {
 enum Memory {
     Caller(IoBuffer),
     Own(Vec<u8>),
+    /// A copy of the connection's own that a device can reach.
+    Page(IoBuffer),
 }
 
 impl Buffer for Payload {
     fn bytes(&self) -> &[u8] {
         match &self.memory {
-            Memory::Caller(buffer) => buffer,
+            Memory::Caller(buffer) | Memory::Page(buffer) => buffer,
             Memory::Own(bytes) => bytes,
         }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.memory {
-            Memory::Caller(buffer) => buffer,
+            Memory::Caller(buffer) | Memory::Page(buffer) => buffer,
             Memory::Own(bytes) => bytes,
         }
     }
@@ -109,14 +122,21 @@ pub(crate) enum ConnectionEvent {
     Unknown(u16),
 }
 
+/// The transport's part of a connection.
+#[derive(Debug)]
+enum Wire {
+    Tcp(Box<HostConnection<Payload>>),
+    Rdma(Box<Messages>),
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    transport: HostConnection<Payload>,
+    wire: Wire,
     commands: InFlight<Command>,
     arrived: Vec<HostEvent<Payload>>,
     returned: Vec<Payload>,
-    /// The socket is connected.
+    /// The socket or queue pair is connected.
     pub(crate) is_open: bool,
     /// Its queue exists in the controller.
     pub(crate) is_joined: bool,
@@ -127,11 +147,21 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A connection for `depth` commands, not open yet.
-    pub(crate) fn new(options: HostOptions, depth: u16) -> Connection {
+    /// A connection by TCP for `depth` commands, not open yet.
+    pub(crate) fn by_tcp(options: HostOptions, depth: u16) -> Connection {
+        // One more than the depth, for the event request.
+        let options = HostOptions { commands_max: depth + 1, ..options };
+        Connection::new(Wire::Tcp(Box::new(HostConnection::new(options))), depth)
+    }
+
+    /// A connection by RDMA for `depth` commands of a queue, not open yet.
+    pub(crate) fn by_rdma(queue_id: u16, depth: u16) -> Connection {
+        Connection::new(Wire::Rdma(Box::new(Messages::new(queue_id, depth))), depth)
+    }
+
+    fn new(wire: Wire, depth: u16) -> Connection {
         Connection {
-            // One more than the depth, for the event request.
-            transport: HostConnection::new(HostOptions { commands_max: depth + 1, ..options }),
+            wire,
             commands: InFlight::new(depth),
             arrived: Vec::new(),
             returned: Vec::new(),
@@ -217,25 +247,53 @@ impl Connection {
     fn send(&mut self, sqe: Sqe, transfer: Transfer<Payload>) {
         // The connection accepts as many commands as there are identifiers. After it has ended, the session
         // closes the connection before it sends anything else.
-        if let Err(refused) = self.transport.submit(sqe, transfer) {
+        let refused = match &mut self.wire {
+            Wire::Tcp(transport) => transport.submit(sqe, transfer).err(),
+            Wire::Rdma(messages) => match messages.submit(sqe, transfer) {
+                Ok(None) => None,
+                Ok(Some(payload)) => return self.on_returned(payload),
+                Err(refused) => Some(refused),
+            },
+        };
+        if let Some(refused) = refused {
             panic!("the connection refused {sqe:?}: {:?}", refused.refusal);
+        }
+    }
+
+    /// The queue pair is connected, or the socket. `lender` makes memory known to the device of a queue pair.
+    pub(crate) fn open(&mut self, lender: Option<Arc<dyn Lend>>) {
+        self.is_open = true;
+        if let (Wire::Rdma(messages), Some(lender)) = (&mut self.wire, lender) {
+            messages.open(lender);
         }
     }
 
     /// Takes received bytes and appends the resulting events to `events`, in order.
     pub(crate) fn on_bytes(&mut self, bytes: &[u8], events: &mut Vec<ConnectionEvent>) -> Result<(), Fatal> {
+        let Wire::Tcp(transport) = &mut self.wire else { unreachable!("a queue pair has no bytes") };
         let mut arrived = std::mem::take(&mut self.arrived);
-        let result = self.transport.on_bytes(bytes, &mut arrived);
+        let result = transport.on_bytes(bytes, &mut arrived);
         events.extend(arrived.drain(..).map(|event| self.on_event(event)));
         self.arrived = arrived;
         result
     }
 
     fn on_event(&mut self, event: HostEvent<Payload>) -> ConnectionEvent {
-        let (cqe, payload, received) = match event {
-            HostEvent::Initialized { digests, .. } => return ConnectionEvent::Greeted(digests),
-            HostEvent::Completed { cqe, data, received } => (cqe, data, received),
-        };
+        match event {
+            HostEvent::Initialized { digests, .. } => ConnectionEvent::Greeted(digests),
+            HostEvent::Completed { cqe, data, received } => self.on_completed(cqe, data, received),
+        }
+    }
+
+    /// Takes the end of a piece of work of the queue pair, and appends the event that follows, if one does.
+    pub(crate) fn on_done(&mut self, done: &Done, events: &mut Vec<ConnectionEvent>) -> Result<(), Fault> {
+        if let Some(completed) = self.messages().on_done(done)? {
+            events.push(self.on_completed(completed.cqe, completed.data, completed.received));
+        }
+        Ok(())
+    }
+
+    fn on_completed(&mut self, cqe: Cqe, payload: Option<Payload>, received: u32) -> ConnectionEvent {
         if cqe.cid() == EVENT_REQUEST_CID {
             return ConnectionEvent::Admin { errand: Errand::Ask(Tag::EventRequest), cqe, data: Vec::new() };
         }
@@ -248,25 +306,60 @@ impl Connection {
                 ConnectionEvent::Io { io, cqe, received }
             }
             Some((Command::Admin(errand), _)) => {
-                let mut data = match payload {
-                    Some(Payload { memory: Memory::Own(bytes), .. }) => bytes,
+                let data = match payload {
+                    Some(Payload { memory: Memory::Own(mut bytes), .. }) => {
+                        bytes.truncate(received as usize);
+                        bytes
+                    }
+                    Some(Payload { memory: Memory::Page(page), .. }) => {
+                        let data = page[..received as usize].to_vec();
+                        self.messages().give(page);
+                        data
+                    }
                     _ => Vec::new(),
                 };
-                data.truncate(received as usize);
                 ConnectionEvent::Admin { errand, cqe, data }
             }
         }
     }
 
-    /// Whether something waits to be sent.
-    pub(crate) fn wants_to_send(&self) -> bool {
-        self.is_open && self.transport.transmit_pending() > 0
+    fn messages(&mut self) -> &mut Messages {
+        match &mut self.wire {
+            Wire::Rdma(messages) => messages,
+            Wire::Tcp(_) => unreachable!("a socket has no messages"),
+        }
     }
 
-    /// Writes the data that waits to be sent into `batch`.
+    /// Whether something waits to be sent.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.is_open
+            && match &self.wire {
+                Wire::Tcp(transport) => transport.transmit_pending() > 0,
+                Wire::Rdma(messages) => messages.wants_to_send(),
+            }
+    }
+
+    /// The request with which the queue pair is opened.
+    pub(crate) fn open_queue(&mut self) -> OpenQueue {
+        self.messages().open_queue()
+    }
+
+    /// The next work for the queue pair, which has `room` for a capsule or not.
+    pub(crate) fn poll_work(&mut self, room: bool) -> Result<Option<RdmaHostWork>, Fault> {
+        self.messages().poll(room)
+    }
+
+    /// The memory that the controller reaches for the data of a command.
+    #[cfg(test)]
+    pub(crate) fn reached(&mut self, tag: u16) -> Option<&mut [u8]> {
+        self.messages().reached(tag)
+    }
+
+    /// Writes the data that waits to be sent into `batch`. A queue pair has none.
     pub(crate) fn poll_transmit(&mut self, batch: &mut impl Batch) {
+        let Wire::Tcp(transport) = &mut self.wire else { return };
         let mut returned = std::mem::take(&mut self.returned);
-        self.transport.poll_transmit(&mut Gather { batch, returned: &mut returned });
+        transport.poll_transmit(&mut Gather { batch, returned: &mut returned });
         returned.drain(..).for_each(|payload| self.on_returned(payload));
         self.returned = returned;
     }
@@ -279,10 +372,14 @@ impl Connection {
         }
     }
 
-    /// The connection has ended. Returns all outstanding IOs with their buffers, oldest first.
+    /// The connection has ended. Returns all outstanding IOs with their buffers, oldest first. The controller may reach those of a queue
+    /// pair until that is destroyed.
     pub(crate) fn into_outstanding(mut self) -> Vec<Outstanding> {
         let mut payloads = Vec::new();
-        self.transport.into_outstanding(|_, payload| payloads.extend(payload));
+        match self.wire {
+            Wire::Tcp(transport) => transport.into_outstanding(|_, payload| payloads.extend(payload)),
+            Wire::Rdma(messages) => messages.into_outstanding(|payload| payloads.push(payload)),
+        }
         for Payload { cid, memory } in payloads {
             if let (Memory::Caller(buffer), Some(Command::Io(io))) = (memory, self.commands.get_mut(cid)) {
                 io.request.buffer = Some(buffer);

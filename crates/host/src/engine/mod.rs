@@ -1,4 +1,4 @@
-//! Many controllers and connections on one thread: gives sessions their sockets and the time.
+//! Many controllers and connections on one thread: gives sessions their sockets, queue pairs and the time.
 //!
 //! ```text
 //!   loop {
@@ -8,9 +8,11 @@
 //! ```
 //!
 //! IOs submitted between two calls of `wait` are sent in one batch per connection. A connection has one
-//! batch in flight; later submissions form the next batch.
+//! batch in flight; later submissions form the next batch. A queue pair is given every command on its own.
 //!
-//! Elsewhere: `session` makes all decisions.
+//! Elsewhere: `session` makes all decisions, `queue_pairs` is what RDMA has of its own.
+
+mod queue_pairs;
 
 use crate::connection::Batch;
 use crate::event::{ControllerId, Event};
@@ -22,6 +24,9 @@ use crate::secured::Secured;
 use crate::session::{Output, Session};
 use crate::view::View;
 use nvme::host::{ControllerInfo, Purpose};
+use nvme::spec::discovery::TransportType;
+use queue_pairs::{Lender, QueuePairs};
+use reactor::rdma::CmNumber;
 use reactor::{Backend, BufferPool, Clock, IoBuffer, Reactor, RecvBuffer, SendBatch, Token, Waker};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -39,12 +44,21 @@ const SPARE_BATCHES: usize = 256;
 struct Slot {
     generation: u32,
     session: Option<Session>,
-    /// The sockets of its connections.
-    sockets: Vec<Option<Token>>,
+    /// The ways of its connections.
+    links: Vec<Option<Link>>,
+    /// The memory that its controller may reach by RDMA.
+    lender: Option<Arc<Lender>>,
     /// Whether it is in `touched`: it may have something to send.
     is_touched: bool,
     /// The earliest time at which it is in `alarms`.
     armed: Instant,
+}
+
+/// The way of a connection.
+#[derive(Clone, Copy, Debug)]
+enum Link {
+    Socket(Token),
+    Pair(CmNumber),
 }
 
 #[derive(Debug)]
@@ -58,6 +72,8 @@ struct Socket {
 /// Drives many controllers on the thread that created it.
 pub struct Engine {
     reactor: Reactor,
+    /// Before everything that has buffers: an engine that is dropped destroys its queue pairs first.
+    pairs: Option<QueuePairs>,
     pool: BufferPool,
     slots: Vec<Slot>,
     free: Vec<usize>,
@@ -88,6 +104,7 @@ impl Engine {
     pub fn with_reactor(reactor: Reactor, memory: Bytes) -> Engine {
         Engine {
             reactor,
+            pairs: None,
             pool: BufferPool::new(memory),
             slots: Vec::new(),
             free: Vec::new(),
@@ -120,7 +137,8 @@ impl Engine {
             self.slots.push(Slot {
                 generation: 0,
                 session: None,
-                sockets: Vec::new(),
+                links: Vec::new(),
+                lender: None,
                 is_touched: false,
                 armed: Instant::FAR_FUTURE,
             });
@@ -253,10 +271,13 @@ impl Engine {
                     self.on_broken(now, token, fault);
                 }
                 reactor::Event::Woken => self.events.push_back(Event::Woken),
-                // An engine never listens, reads, detaches, or uses a disk or a channel.
+                reactor::Event::Ready { token } => {
+                    now = Clock.now();
+                    self.on_ready(now, token);
+                }
+                // An engine never listens, reads, detaches, or uses a disk.
                 reactor::Event::Accepted { .. }
                 | reactor::Event::Readable { .. }
-                | reactor::Event::Ready { .. }
                 | reactor::Event::AcceptFailed { .. }
                 | reactor::Event::Detached { .. }
                 | reactor::Event::Disk { .. } => {}
@@ -328,7 +349,7 @@ impl Engine {
             Ok(()) => {
                 let Some(session) = &mut self.slots[slot].session else { return };
                 match Secured::begin(session.psks()) {
-                    Ok(None) => session.on_connected(now, connection),
+                    Ok(None) => session.on_connected(now, connection, None),
                     Ok(secured) => {
                         socket.secured = secured;
                         self.send_records(now, token);
@@ -407,7 +428,7 @@ impl Engine {
             Output::Ended(completion) => Event::Completed { controller, completion },
             Output::Open(connection) => return self.open(now, index, connection),
             Output::Close(connection, last_words) => {
-                return self.close_socket(now, index, connection, &last_words);
+                return self.close_link(now, index, connection, &last_words);
             }
             Output::Ready { first } => Event::Ready { controller, first },
             Output::Down { fault, retry_in } => Event::Down { controller, fault, retry_in },
@@ -428,29 +449,46 @@ impl Engine {
     fn remove(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         slot.session = None;
+        slot.lender = None;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
     }
 
     fn open(&mut self, now: Instant, index: usize, connection: usize) {
-        let Slot { session: Some(session), sockets, .. } = &mut self.slots[index] else { return };
-        if sockets.len() <= connection {
-            sockets.resize(connection + 1, None);
+        let Slot { session: Some(session), links, .. } = &mut self.slots[index] else { return };
+        if links.len() <= connection {
+            links.resize(connection + 1, None);
         }
-        match self.reactor.connect(session.options().address) {
-            Ok(token) => {
-                sockets[connection] = Some(token);
-                self.sockets
-                    .insert(token, Socket { slot: index, connection, is_sending: false, secured: None });
+        let options = session.options();
+        let link = match options.transport {
+            TransportType::Tcp => match self.reactor.connect(options.address) {
+                Ok(token) => {
+                    let socket = Socket { slot: index, connection, is_sending: false, secured: None };
+                    self.sockets.insert(token, socket);
+                    Ok(Link::Socket(token))
+                }
+                Err(error) => Err(Fault::Unreachable(Arc::new(error))),
+            },
+            TransportType::Rdma => {
+                QueuePairs::begin(&mut self.pairs, &mut self.reactor, options, (index, connection))
+                    .map(Link::Pair)
             }
-            Err(error) => session.on_closed(now, Fault::Unreachable(Arc::new(error))),
+        };
+        match link {
+            Ok(link) => links[connection] = Some(link),
+            Err(fault) => session.on_closed(now, fault),
         }
     }
 
-    fn close_socket(&mut self, now: Instant, index: usize, connection: usize, last_words: &[u8]) {
-        let Some(token) = self.slots[index].sockets.get_mut(connection).and_then(Option::take) else {
-            return;
-        };
+    fn close_link(&mut self, now: Instant, index: usize, connection: usize, last_words: &[u8]) {
+        match self.slots[index].links.get_mut(connection).and_then(Option::take) {
+            None => {}
+            Some(Link::Socket(token)) => self.close_socket(now, token, last_words),
+            Some(Link::Pair(number)) => self.close_pair(number),
+        }
+    }
+
+    fn close_socket(&mut self, now: Instant, token: Token, last_words: &[u8]) {
         let socket = self.sockets.remove(&token).filter(|socket| !socket.is_sending);
         let lingers = !last_words.is_empty()
             && socket.is_some_and(|socket| {
@@ -484,9 +522,17 @@ impl Engine {
     }
 
     fn send(&mut self, index: usize) {
-        let Slot { session: Some(session), sockets, .. } = &mut self.slots[index] else { return };
-        while let Some(connection) = session.poll_marked() {
-            let Some(token) = sockets.get(connection).copied().flatten() else { continue };
+        while let Slot { session: Some(session), links, .. } = &mut self.slots[index]
+            && let Some(connection) = session.poll_marked()
+        {
+            let token = match links.get(connection).copied().flatten() {
+                None => continue,
+                Some(Link::Pair(number)) => {
+                    self.flush(number);
+                    continue;
+                }
+                Some(Link::Socket(token)) => token,
+            };
             let Some(socket) = self.sockets.get_mut(&token) else { continue };
             if socket.is_sending {
                 // `on_sent` marks the connection again.
@@ -526,7 +572,7 @@ fn receive(
 ) -> Result<(), Broken> {
     secured.inlet().pass(bytes, || {
         if secured.negotiate()? {
-            session.on_connected(now, connection);
+            session.on_connected(now, connection, None);
         }
         while let Some(plain) = secured.read(now, plain)? {
             session.on_bytes(now, connection, plain);
