@@ -2,6 +2,7 @@
 //! live runs.
 
 use anyhow::{Context, Result, bail, ensure};
+use host::TransportType;
 use loadgen::{Job, Observer, Options, Results, Target};
 use server::config::Config;
 use server::{Server, ServerHandle, Shutdown, TenantDetail};
@@ -44,7 +45,8 @@ impl Loopback {
         options: &Options,
         observer: &mut dyn Observer,
     ) -> Result<Results> {
-        let target = Target { address: self.server.addresses()[0], nqn: Some(self.nqn.clone()) };
+        let address = self.server.addresses()[0];
+        let target = Target { address, transport: TransportType::Tcp, nqn: Some(self.nqn.clone()) };
         let results = loadgen::run(jobs, &target, options, observer).context("loading the switch")?;
         match results.first_error() {
             Some(error) => bail!("loading the switch: {error}"),

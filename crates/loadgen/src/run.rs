@@ -37,6 +37,8 @@ const DISCOVERY_HOST: &str = "nqn.2025-01.io.gimbal:bench";
 pub struct Target {
     /// Address of the target.
     pub address: SocketAddr,
+    /// The transport by which it is reached there.
+    pub transport: TransportType,
     /// The subsystem of jobs that name none; with `None` it is discovered, and the target must have exactly one.
     pub nqn: Option<String>,
 }
@@ -96,6 +98,7 @@ impl Default for Options {
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub address: SocketAddr,
+    pub transport: TransportType,
     /// The subsystem of jobs that name none.
     pub nqn: Option<Nqn>,
     pub options: Options,
@@ -114,6 +117,7 @@ pub fn run(
     observer.on_phase(Phase::Connecting);
     let load = Load {
         address: target.address,
+        transport: target.transport,
         nqn: find_subsystem(jobs, target, options)?,
         options: options.clone(),
         tenants: jobs.len(),
@@ -180,10 +184,9 @@ fn find_subsystem(jobs: &[Job], target: &Target, options: &Options) -> Result<Op
     }
     // A target lists only what the host may use. So ask as the first tenant, if it has its own host NQN.
     let host = name(jobs.first().and_then(|job| job.host_nqn.as_deref()).unwrap_or(DISCOVERY_HOST))?;
-    let place = (TransportType::Tcp, target.address);
-    let mut found =
-        discover(options.backend, place, (&host, host::host_id(&host)), options.keys.clone())
-            .map_err(BenchError::Discover)?;
+    let place = (target.transport, target.address);
+    let mut found = discover(options.backend, place, (&host, host::host_id(&host)), options.keys.clone())
+        .map_err(BenchError::Discover)?;
     found.sort_by(|a, b| a.subsystem.cmp(&b.subsystem));
     found.dedup_by(|a, b| a.subsystem == b.subsystem);
     let has_key = options.keys.tls.is_some();

@@ -6,7 +6,7 @@ use crate::{
     Amount, Arrival, BenchError, BlockSizes, Direction, Extent, Interval, Job, Observer, Phase, Rate, Rates,
     Rw,
 };
-use host::{Backend, Backoff, KeyFiles, Keys};
+use host::{Backend, Backoff, KeyFiles, Keys, TransportType};
 use server::config::{Config, DEFAULT_NQN, DeviceKind, HostConfig, Tls};
 use server::{Server, ServerHandle};
 use std::ops::ControlFlow;
@@ -29,7 +29,7 @@ fn start(kind: DeviceKind) -> ServerHandle {
 }
 
 fn target_of(server: &ServerHandle) -> Target {
-    Target { address: server.addresses()[0], nqn: None }
+    Target { address: server.addresses()[0], transport: TransportType::Tcp, nqn: None }
 }
 
 /// As many IOs as the region has steps, so that nothing depends on time.
@@ -320,7 +320,11 @@ fn a_job_that_cannot_run_is_an_error_before_anything_runs() {
     // A port that was free a moment ago.
     let address =
         std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
-    let silent =
-        run(&[Job::named("a")], &Target { address, nqn: None }, &once(Backend::Auto), &mut Unobserved);
+    let silent = run(
+        &[Job::named("a")],
+        &Target { address, transport: TransportType::Tcp, nqn: None },
+        &once(Backend::Auto),
+        &mut Unobserved,
+    );
     assert!(matches!(silent, Err(BenchError::Discover(_))), "{silent:?}");
 }

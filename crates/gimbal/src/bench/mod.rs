@@ -8,14 +8,14 @@ use crate::host_keys::KeyFlags;
 use crate::interrupt::Interrupt;
 use crate::output;
 use anyhow::{Context, Result};
-use host::Backend;
+use host::{Backend, TransportType};
 use loadgen::{Collected, Flags, JobResult, Options, Results, Target, collect, run};
 use progress::Progress;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use units::Nanos;
 
-/// Generates load on a target over NVMe/TCP and measures bandwidth and latency. Works with any target: ours, Linux's, SPDK's.
+/// Generates load on a target over NVMe/TCP or NVMe/RDMA and measures bandwidth and latency. Works with any target: ours, Linux's, SPDK's.
 ///
 /// Job options have fio's names and meaning; docs/bench.md lists them and says where they differ. For several tenants in one run,
 /// use a fio job file, or one --job for each. Flags change every job of a file; a --job overrides flags.
@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// Address of the target
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4420")]
     addr: String,
+    /// How the target is reached there
+    #[arg(long, value_enum, default_value_t = TransportName::Tcp)]
+    transport: TransportName,
     /// Run each job alone first and report f-Util = bandwidth / (bandwidth alone / number of jobs)
     #[arg(long)]
     standalone: bool,
@@ -102,6 +105,23 @@ impl From<BackendName> for Backend {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum TransportName {
+    /// NVMe/TCP
+    Tcp,
+    /// NVMe/RDMA, by an RDMA device of this machine
+    Rdma,
+}
+
+impl From<TransportName> for TransportType {
+    fn from(name: TransportName) -> TransportType {
+        match name {
+            TransportName::Tcp => TransportType::Tcp,
+            TransportName::Rdma => TransportType::Rdma,
+        }
+    }
+}
+
 /// Runs the command. The exit code is 0 if every IO succeeded, everything verified is right, and every job did IO.
 pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
     if let Some(Other::Ycsb(args)) = &args.other {
@@ -112,11 +132,15 @@ pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
     let Collected { jobs, without_effect } = collect(settings, &files, &args.jobs)?;
     if !without_effect.is_empty() {
         output::note(format_args!(
-            "these options have no effect over NVMe/TCP (see docs/bench.md): {}",
+            "these options have no effect over NVMe/TCP or NVMe/RDMA (see docs/bench.md): {}",
             without_effect.join(", ")
         ));
     }
-    let target = Target { address: resolve(&args.addr, "--addr")?, nqn: settings.get("nqn")? };
+    let target = Target {
+        address: resolve(&args.addr, "--addr")?,
+        transport: args.transport.into(),
+        nqn: settings.get("nqn")?,
+    };
     if let Some(path) = args.json.as_deref().filter(|path| !output::is_stdout(path)) {
         output::check_writable(path)?;
     }

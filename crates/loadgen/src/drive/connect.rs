@@ -9,7 +9,7 @@ use crate::results::{Trouble, Verified};
 use crate::run::Load;
 use crate::workload;
 use crate::written::Written;
-use host::{ConnectError, ControllerOptions, Engine, Event, IoBuffer, Nqn};
+use host::{ConnectError, ControllerOptions, Engine, Event, IoBuffer, Nqn, TransportType};
 use std::collections::HashMap;
 use units::{Bytes, Nanos};
 
@@ -17,6 +17,8 @@ use units::{Bytes, Nanos};
 const MEMORY_SLACK: Bytes = Bytes::mib(1);
 /// Longest time of a connection attempt with proofs: a thousand hosts at once compute for seconds, here and at the target.
 const PROOFS_PATIENCE: Nanos = Nanos::secs(60);
+/// And by RDMA: devices take milliseconds for each queue pair, here and at the target, and a job may have hundreds.
+const RDMA_PATIENCE: Nanos = Nanos::secs(10);
 
 impl Drive {
     /// Connects the jobs (each with its number in the run), and returns when all are ready.
@@ -83,6 +85,7 @@ impl Drive {
         let keys = &load.options.keys;
         let has_keys = keys.dhchap.is_some() || keys.tls.is_some();
         let options = ControllerOptions {
+            transport: load.transport,
             io_queues: job.numjobs as u16,
             queue_depth: job.iodepth as u16,
             waiting_max: job.numjobs as usize * job.iodepth as usize,
@@ -90,7 +93,11 @@ impl Drive {
             data_digest: load.options.data_digest,
             credits: load.options.credits && job.credits,
             keys: keys.clone(),
-            connect_timeout: if has_keys { PROOFS_PATIENCE } else { default.connect_timeout },
+            connect_timeout: match load.transport {
+                _ if has_keys => PROOFS_PATIENCE,
+                TransportType::Tcp => default.connect_timeout,
+                TransportType::Rdma => RDMA_PATIENCE,
+            },
             io_timeout: load.options.io_timeout,
             backoff: load.options.backoff,
             seed: load.options.seed ^ number as u64,
