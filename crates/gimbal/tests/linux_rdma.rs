@@ -88,3 +88,9 @@ fn strangers_that_break_the_rules_of_rdma_take_nothing_from_others() {
     assert!(strangers.exists(), "there is no {}: run all tests of the package", strangers.display());
     Walk::by_rdma(Linux6_12, "rdma-strangers", &scratch).programs(&[&strangers], &scratch).run();
 }
+
+#[test]
+fn tenants_share_an_ssd_by_rdma() {
+    let scratch = Scratch::new("rdma-shares");
+    Walk::by_rdma(Linux6_12, "rdma-shares", &scratch).processors(2).run();
+}
