@@ -189,7 +189,9 @@ serve_by_rdma() {
 
 target_goes() {
 	echo "restart me"
-	[ "$TRANSPORT" != rdma ] || { kill -KILL $target && wait $target || true; }
+	[ "$TRANSPORT" = rdma ] || return 0
+	kill -KILL "$target"
+	wait "$target" || true
 }
 
 target_returns() { [ "$TRANSPORT" != rdma ] || serve_by_rdma; }
