@@ -12,13 +12,14 @@
 
 use crate::config::{
     Backing, Config, DeviceConfig, DeviceKind, DirectoryConfig, EmulatedConfig, NamespaceConfig, Overcommit,
-    Problem, ShareConfig, TenantKind,
+    Problem, ShareConfig, TenantKind, Transport,
 };
 use crate::device::{self, Identity};
 use crate::policy::{self, PolicyError};
 use crate::proof::KeyRing;
 use crate::tenants::TenantName;
 use reactor::Clock;
+use reactor::rdma::Rdma;
 use sched::{DeviceConstants, Percentile, Scheduler};
 use std::path::PathBuf;
 use units::ByteRate;
@@ -77,9 +78,14 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     problems
 }
 
-/// Missing devices, files that do not fit, blocks that a power failure may tear, and settings that have no effect.
+/// Missing devices and libraries, files that do not fit, blocks that a power failure may tear, and settings that have no effect.
 pub(super) fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
+    if let Some(listen) = config.listen.iter().find(|listen| listen.transport == Transport::Rdma)
+        && let Err(error) = Rdma::load().and_then(Rdma::devices)
+    {
+        warnings.push(format!("listen {listen}: {error}: a target cannot start with this here"));
+    }
     for device in &config.devices {
         let name = &device.name;
         let may_be_made = match &device.kind {
