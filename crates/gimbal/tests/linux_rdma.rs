@@ -1,4 +1,5 @@
-//! Real Linux hosts use the target by RDMA: the walks that they take by TCP, over a device of software. Host and target are in one guest.
+//! Real Linux hosts use the target by RDMA: the walks that they take by TCP, over a device of software. Our initiator uses the target, and the kernel's own. Host
+//! and target are in one guest.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -93,4 +94,15 @@ fn strangers_that_break_the_rules_of_rdma_take_nothing_from_others() {
 fn tenants_share_an_ssd_by_rdma() {
     let scratch = Scratch::new("rdma-shares");
     Walk::by_rdma(Linux6_12, "rdma-shares", &scratch).processors(2).run();
+}
+
+#[test]
+fn our_initiator_uses_our_target_and_that_of_linux_6_12_by_rdma() {
+    walk(Linux6_12, "rdma-bench", |walk| walk.processors(2));
+}
+
+#[test]
+#[ignore = "minutes of emulation: Linux 6.12 does the same in every run"]
+fn our_initiator_uses_our_target_and_that_of_linux_6_1_by_rdma() {
+    walk(Linux6_1, "rdma-bench", |walk| walk);
 }
