@@ -29,7 +29,7 @@ use queue_pairs::{Lender, QueuePairs};
 use reactor::rdma::CmNumber;
 use reactor::{Backend, BufferPool, Clock, IoBuffer, Reactor, RecvBuffer, SendBatch, Token, Waker};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use tls::{Broken, Spares};
@@ -77,7 +77,8 @@ pub struct Engine {
     pool: BufferPool,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    sockets: HashMap<Token, Socket>,
+    /// A tree: each IO looks here several times, and an engine has few sockets.
+    sockets: BTreeMap<Token, Socket>,
     /// Closed connections whose TermReq is still being sent, and their deadlines.
     lingering: Vec<(Instant, Token)>,
     /// May have entries that are no longer needed; never lacks one that is.
@@ -108,7 +109,7 @@ impl Engine {
             pool: BufferPool::new(memory),
             slots: Vec::new(),
             free: Vec::new(),
-            sockets: HashMap::new(),
+            sockets: BTreeMap::new(),
             lingering: Vec::new(),
             alarms: BinaryHeap::new(),
             touched: Vec::new(),
