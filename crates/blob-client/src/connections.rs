@@ -188,7 +188,7 @@ impl Connection {
             Class::Background => host::Class::Background,
         };
         if operation.has_buffer() {
-            let mut buffer = engine.take_buffer(length as usize).ok_or(IoFault::Failed)?;
+            let mut buffer = engine.take_buffer(controller, length as usize).ok_or(IoFault::Failed)?;
             if let IoKind::Write { bytes, .. } = &io.kind {
                 buffer.copy_from_slice(bytes);
             }

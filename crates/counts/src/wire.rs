@@ -52,8 +52,7 @@ pub(crate) fn run(operation: Operation, carrier: Carrier, burst: u32, ios: u32) 
     config.devices[0].scheduler.policy = Scheduler::NONE;
     let server = Server::start(config).expect("a target on loopback starts");
     let mut host = Host::connect(&server, carrier);
-    let mut buffers: Vec<IoBuffer> =
-        (0..burst).map(|_| host.engine.take_buffer(BLOCK).expect("memory is enough")).collect();
+    let mut buffers: Vec<IoBuffer> = (0..burst).map(|_| host.take_buffer()).collect();
     for first in (0..ios).step_by(burst as usize) {
         host.burst(operation, first, &mut buffers);
     }
@@ -88,6 +87,14 @@ impl Host {
         host
     }
 
+    fn controller(&self) -> ControllerId {
+        *self.controllers.last().expect("one at least is connected")
+    }
+
+    fn take_buffer(&mut self) -> IoBuffer {
+        self.engine.take_buffer(self.controller(), BLOCK).expect("memory is enough")
+    }
+
     fn next_event(&mut self) -> Event {
         loop {
             if let Some(event) = self.engine.next_event() {
@@ -100,7 +107,7 @@ impl Host {
     /// Submits an IO with each of `buffers`, from block `first` on; waits until all have ended.
     fn burst(&mut self, operation: Operation, first: u32, buffers: &mut Vec<IoBuffer>) {
         let wanted = buffers.len();
-        let controller = *self.controllers.last().expect("one at least is connected");
+        let controller = self.controller();
         for (n, buffer) in buffers.drain(..).enumerate() {
             let tag = u64::from(first) + n as u64;
             let request = Request::new(tag, 1, operation, Lba(tag), 1).with_buffer(buffer);

@@ -158,7 +158,7 @@ impl Drive {
                 let buffers = (0..job.iodepth).map(|_| {
                     let mut buffer = self
                         .engine
-                        .take_buffer(buffer_of(job).get() as usize)
+                        .take_buffer(running.controller, buffer_of(job).get() as usize)
                         .expect("the pool was sized for all slots");
                     // Data that does not compress, because some devices would compress it.
                     pattern::fill(&mut buffer, Bytes(u64::from(clone) << 32), seed);

@@ -144,7 +144,8 @@ impl Initiator {
     }
 
     fn submit(&mut self, operation: Operation, length: u32) -> Result<()> {
-        let buffer = self.engine.take_buffer(length as usize).context("no memory for an IO")?;
+        let buffer =
+            self.engine.take_buffer(self.controller, length as usize).context("no memory for an IO")?;
         let namespace = self.engine.namespaces(self.controller).first().context("there is no namespace")?;
         let blocks = length / namespace.block_size.get() as u32;
         let request = Request::new(0, 1, operation, Lba(0), blocks).with_buffer(buffer);

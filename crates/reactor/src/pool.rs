@@ -102,6 +102,11 @@ impl BufferPool {
         }
     }
 
+    /// Whether a buffer is of this pool.
+    pub fn owns(&self, buffer: &IoBuffer) -> bool {
+        Arc::ptr_eq(buffer.memory().home(), &self.home)
+    }
+
     /// Changes the limit. Memory beyond a smaller one is freed now, or when it comes back.
     pub fn set_limit(&mut self, limit: Bytes) {
         self.limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
@@ -214,6 +219,7 @@ mod tests {
         let mut pool = BufferPool::new(Bytes::kib(8));
         let mut other = BufferPool::new(Bytes::kib(8));
         let mut buffer = pool.take(10).expect("the pool is empty");
+        assert!(pool.owns(&buffer) && !other.owns(&buffer));
         other.give(pool.take(10).expect("one page is left"));
         assert_eq!((other.lent(), pool.lent()), (Bytes::ZERO, Bytes::kib(4)));
         drop(pool);

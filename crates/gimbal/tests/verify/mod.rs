@@ -223,7 +223,7 @@ impl Verifier {
 
     fn submit_read(&mut self, tenant: usize, block: u64, blocks: u64, class: Class) {
         let reading = self.tenants[tenant].model.on_read_submitted(block, blocks);
-        let buffer = self.buffer(blocks);
+        let buffer = self.buffer(tenant, blocks);
         self.submit(tenant, (block, blocks), Operation::Read, Some(buffer), Kind::Read(reading), class);
     }
 
@@ -231,7 +231,7 @@ impl Verifier {
         let Some(versions) = self.tenants[tenant].model.on_write_submitted(block, blocks) else {
             return false;
         };
-        let mut buffer = self.buffer(blocks);
+        let mut buffer = self.buffer(tenant, blocks);
         let first = self.tenants[tenant].first + block;
         for ((bytes, version), lba) in buffer.chunks_exact_mut(BLOCK).zip(&versions).zip(first..) {
             block::fill(bytes, self.seed, lba, *version);
@@ -242,8 +242,11 @@ impl Verifier {
         true
     }
 
-    fn buffer(&mut self, blocks: u64) -> IoBuffer {
-        self.engine.take_buffer(blocks as usize * BLOCK).expect("the depth bounds what is under way")
+    fn buffer(&mut self, tenant: usize, blocks: u64) -> IoBuffer {
+        let controller = self.tenants[tenant].controller;
+        self.engine
+            .take_buffer(controller, blocks as usize * BLOCK)
+            .expect("the depth bounds what is under way")
     }
 
     fn submit(

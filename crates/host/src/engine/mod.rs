@@ -12,6 +12,7 @@
 //!
 //! Elsewhere: `session` makes all decisions, `queue_pairs` is what RDMA has of its own.
 
+mod buffers;
 mod queue_pairs;
 
 use crate::connection::Batch;
@@ -23,11 +24,12 @@ use crate::request::{Refusal, Refused, Request};
 use crate::secured::Secured;
 use crate::session::{Output, Session};
 use crate::view::View;
+use buffers::Buffers;
 use nvme::host::{ControllerInfo, Purpose};
 use nvme::spec::discovery::TransportType;
 use queue_pairs::{Lender, QueuePairs};
 use reactor::rdma::CmNumber;
-use reactor::{Backend, BufferPool, Clock, IoBuffer, Reactor, RecvBuffer, SendBatch, Token, Waker};
+use reactor::{Backend, Clock, IoBuffer, Reactor, RecvBuffer, SendBatch, Token, Waker};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io;
@@ -74,7 +76,7 @@ pub struct Engine {
     reactor: Reactor,
     /// Before everything that has buffers: an engine that is dropped destroys its queue pairs first.
     pairs: Option<QueuePairs>,
-    pool: BufferPool,
+    buffers: Buffers,
     slots: Vec<Slot>,
     free: Vec<usize>,
     /// A tree: each IO looks here several times, and an engine has few sockets.
@@ -93,7 +95,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine whose pool lends up to `memory` for IO buffers.
+    /// An engine that lends up to `memory` for IO buffers.
     ///
     /// # Errors
     /// If the requested backend is not available, or the process has no file descriptors left.
@@ -106,7 +108,7 @@ impl Engine {
         Engine {
             reactor,
             pairs: None,
-            pool: BufferPool::new(memory),
+            buffers: Buffers::new(memory),
             slots: Vec::new(),
             free: Vec::new(),
             sockets: BTreeMap::new(),
@@ -176,15 +178,19 @@ impl Engine {
         }
     }
 
-    /// A buffer of exactly `length` bytes with unspecified contents; `None` while the limit of the pool is
-    /// reached.
-    pub fn take_buffer(&mut self, length: usize) -> Option<IoBuffer> {
-        self.pool.take(length)
+    /// A buffer of exactly `length` bytes with unspecified contents, for IOs of this controller; `None` while the limit of the engine's
+    /// memory is reached. Use it for no other controller: one by RDMA may look into its buffers, and change them, at any time.
+    pub fn take_buffer(&mut self, controller: ControllerId, length: usize) -> Option<IoBuffer> {
+        let options = self.session(controller).map(Session::options);
+        match options.map_or(TransportType::Tcp, |options| options.transport) {
+            TransportType::Tcp => self.buffers.take_shared(length),
+            TransportType::Rdma => self.buffers.take_own(controller.index as usize, length),
+        }
     }
 
-    /// Returns a buffer to the pool. (Dropping it does the same, a little slower.)
+    /// Returns a buffer to its pool. (Dropping it does the same, a little slower.)
     pub fn give_buffer(&mut self, buffer: IoBuffer) {
-        self.pool.give(buffer);
+        self.buffers.give(buffer);
     }
 
     /// The namespaces of a controller: empty before it is ready, kept while it is disconnected.
@@ -452,6 +458,7 @@ impl Engine {
         slot.session = None;
         slot.lender = None;
         slot.generation = slot.generation.wrapping_add(1);
+        self.buffers.forget(index);
         self.free.push(index);
     }
 

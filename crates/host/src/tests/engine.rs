@@ -29,7 +29,7 @@ fn connect(engine: &mut Engine, options: ControllerOptions) -> ControllerId {
 }
 
 fn submit(engine: &mut Engine, controller: ControllerId, tag: u64, operation: Operation, blocks: u32) {
-    let mut buffer = engine.take_buffer(blocks as usize * BLOCK).expect("memory is enough");
+    let mut buffer = engine.take_buffer(controller, blocks as usize * BLOCK).expect("memory is enough");
     buffer.fill(tag as u8);
     let request = Request::new(tag, 1, operation, Lba(tag * u64::from(blocks)), blocks).with_buffer(buffer);
     engine.submit(controller, request).expect("the request is in order");

@@ -2,7 +2,8 @@
 //!
 //! A buffer's memory is registered with a domain at its first use there, and stays so until it is freed: pools give the same few
 //! buffers out again and again. Its registrations are part of the memory (`buffer`), and go before it does. A domain whose owner has let
-//! it go is forgotten by a buffer at its next use.
+//! it go is forgotten by a buffer at its next use. A key for other ends is one of a single domain at a time: the next domain that gives one
+//! ends the one before.
 //!
 //! Registered memory is pinned: it counts against the limit of locked memory, [`Domain::registered`] says how much it is.
 //!
@@ -385,7 +386,8 @@ impl Registrations {
         }
         let is_held = &mut self.is_held;
         self.list.retain_mut(|known| {
-            let is_over = known.domain.is_over.load(Ordering::Relaxed);
+            let both = domain.access == Access::Remote && known.domain.access == Access::Remote;
+            let is_over = both || known.domain.is_over.load(Ordering::Relaxed);
             *is_held |= is_over && !known.end();
             !is_over
         });
