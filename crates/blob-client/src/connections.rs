@@ -3,16 +3,17 @@
 //! Each connection uses its own controller without retries, so that no IO of a lost connection is ever sent again. A
 //! namespace is used only if it has the UUID that was registered.
 
-use crate::mount::Options;
+use crate::mount::{Options, Trouble};
 use blob::catalog::SsdRecord;
 use blob::steer::Slow;
 use blob::{Class, Io, IoFault, IoKind, SsdId};
 use host::{
     Backoff, BusyView, Completion, ControllerId, ControllerOptions, Engine, Event, Nqn, Operation, Request,
-    RetryPolicy,
+    RetryPolicy, TransportType,
 };
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
+use std::sync::mpsc::Sender;
 use units::{Instant, Lba, Nanos};
 
 /// Pause before a lost connection is replaced; doubled with each failure, up to the longest.
@@ -40,11 +41,13 @@ pub(crate) enum News {
 pub(crate) struct Connections {
     options: Options,
     all: BTreeMap<SsdId, Connection>,
+    /// Only a mount that begins listens.
+    troubles: Sender<Trouble>,
 }
 
 impl Connections {
-    pub(crate) fn new(options: Options) -> Connections {
-        Connections { options, all: BTreeMap::new() }
+    pub(crate) fn new(options: Options, troubles: Sender<Trouble>) -> Connections {
+        Connections { options, all: BTreeMap::new(), troubles }
     }
 
     /// Sets the SSDs to connect to.
@@ -76,11 +79,14 @@ impl Connections {
     pub(crate) fn connect_due(&mut self, engine: &mut Engine, now: Instant) {
         for one in self.all.values_mut().filter(|one| one.controller.is_none() && one.retry_at <= now) {
             match controller_options(&self.options, &one.record) {
-                Some(options) => {
+                Ok(options) => {
                     one.controller = Some(engine.connect(options));
                     one.epoch += 1;
                 }
-                None => one.wait(now),
+                Err(why) => {
+                    one.wait(now);
+                    drop(self.troubles.send(Trouble::Ssd(why)));
+                }
             }
         }
     }
@@ -142,23 +148,31 @@ impl Connections {
                         Some(News::Ssd { ssd, is_up: true, epoch: one.epoch })
                     }
                     None => {
-                        // Another SSD is at this address.
                         engine.close(controller);
                         one.wait(now);
+                        let SsdRecord { address, subsystem, uuid, .. } = &one.record;
+                        let why = format!("namespace {nsid} of {subsystem} at {address} is not SSD {uuid}");
+                        drop(self.troubles.send(Trouble::Ssd(why)));
                         None
                     }
                 }
             }
-            Event::GaveUp { controller, .. } | Event::Closed { controller } => {
-                let (ssd, one) = self.find(controller)?;
-                one.wait(now);
-                Some(News::Ssd { ssd, is_up: false, epoch: one.epoch })
+            Event::GaveUp { controller, error } => {
+                drop(self.troubles.send(Trouble::Ssd(error.to_string())));
+                self.lost(now, controller)
             }
+            Event::Closed { controller } => self.lost(now, controller),
             Event::Down { .. }
             | Event::NamespacesChanged { .. }
             | Event::Discovered { .. }
             | Event::Woken => None,
         }
+    }
+
+    fn lost(&mut self, now: Instant, controller: ControllerId) -> Option<News> {
+        let (ssd, one) = self.find(controller)?;
+        one.wait(now);
+        Some(News::Ssd { ssd, is_up: false, epoch: one.epoch })
     }
 }
 
@@ -213,16 +227,84 @@ fn ended(engine: &mut Engine, completion: Completion) -> Result<Vec<u8>, IoFault
     }
 }
 
-/// The options to connect to an SSD. `None` if the record cannot be used: the SSD counts as unreachable.
-fn controller_options(options: &Options, record: &SsdRecord) -> Option<ControllerOptions> {
-    let address: SocketAddr = record.address.to_socket_addrs().ok()?.next()?;
-    let subsystem = Nqn::new(&record.subsystem).ok()?;
+/// The options to connect to an SSD, or why the record cannot be used: then the SSD counts as unreachable.
+fn controller_options(options: &Options, record: &SsdRecord) -> Result<ControllerOptions, String> {
+    let SsdRecord { domain, subsystem, address, rdma_address, .. } = record;
+    let text = match options.transport {
+        TransportType::Tcp if address.is_empty() => {
+            return Err(format!("target {domain} offers its SSDs over RDMA only (transport `rdma`)"));
+        }
+        TransportType::Tcp => address,
+        TransportType::Rdma => rdma_address.as_ref().ok_or_else(|| {
+            format!("target {domain} offers its SSDs over TCP only (rdma:// in its `listen` adds RDMA)")
+        })?,
+    };
+    let addresses = text.to_socket_addrs().map_err(|error| format!("target {domain} at {text}: {error}"))?;
+    let address =
+        { addresses }.next().ok_or_else(|| format!("target {domain} at {text} has no IP address"))?;
+    let subsystem = Nqn::new(subsystem).map_err(|_| format!("{subsystem:?} of target {domain} is no NQN"))?;
     let base = ControllerOptions::new(address, subsystem, options.host.clone(), options.host_id);
-    Some(ControllerOptions {
+    Ok(ControllerOptions {
+        transport: options.transport,
         backoff: Backoff::NEVER_RETRY,
         retry: RetryPolicy::Never,
         io_timeout: options.io_timeout,
         keys: options.keys.clone(),
         ..base
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blob::Settings;
+    use host::{Backend, HostId, Keys};
+    use units::Bytes;
+
+    /// The address that is connected to by a transport, or why there is none.
+    fn reached(
+        transport: TransportType,
+        address: &str,
+        rdma_address: Option<&str>,
+    ) -> Result<String, String> {
+        let options = Options {
+            settings: Settings::new("volume", "test"),
+            host: Nqn::new("nqn.2025-01.com.example:host").expect("a name"),
+            host_id: HostId([1; 16]),
+            transport,
+            keys: Keys::default(),
+            backend: Backend::Auto,
+            memory: Bytes::ZERO,
+            io_timeout: Nanos::secs(1),
+            spin: None,
+        };
+        let record = SsdRecord {
+            uuid: String::new(),
+            domain: "one".to_owned(),
+            address: address.to_owned(),
+            rdma_address: rdma_address.map(str::to_owned),
+            subsystem: "nqn.2025-01.com.example:x".to_owned(),
+            nsid: 1,
+            block_size: 512,
+            capacity: 0,
+            mega: 0,
+        };
+        controller_options(&options, &record).map(|options| {
+            assert_eq!(options.transport, transport);
+            options.address.to_string()
+        })
+    }
+
+    #[test]
+    fn a_target_is_reached_by_the_transport_that_was_chosen_or_says_which_it_has() {
+        let (tcp, rdma) = ("192.0.2.1:4420", Some("192.0.2.1:4421"));
+        assert_eq!(reached(TransportType::Tcp, tcp, rdma), Ok(tcp.to_owned()));
+        assert_eq!(reached(TransportType::Rdma, tcp, rdma), Ok("192.0.2.1:4421".to_owned()));
+        let only = reached(TransportType::Rdma, tcp, None).expect_err("there is none");
+        assert!(only.contains("target one offers its SSDs over TCP only"), "{only}");
+        let only = reached(TransportType::Tcp, "", rdma).expect_err("there is none");
+        assert!(only.contains("target one offers its SSDs over RDMA only"), "{only}");
+        let wrong = reached(TransportType::Tcp, "nonsense", None).expect_err("no address");
+        assert!(wrong.contains("target one at nonsense"), "{wrong}");
+    }
 }

@@ -6,7 +6,7 @@ use crate::store_thread;
 use crate::thread::Thread;
 use blob::store::Store;
 use blob::{Fault, Outcome, Request, Settings, Volume};
-use host::{Backend, Engine, HostId, Keys, Nqn, host_id};
+use host::{Backend, Engine, HostId, Keys, Nqn, TransportType, host_id};
 use reactor::Reactor;
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -26,6 +26,8 @@ pub struct Options {
     pub host: Nqn,
     /// This host's identifier.
     pub host_id: HostId,
+    /// The transport by which targets are reached.
+    pub transport: TransportType,
     /// The keys by which this host and the targets prove themselves to each other.
     pub keys: Keys,
     /// The kernel interface for the network.
@@ -49,6 +51,8 @@ pub enum MountError {
     Volume(Fault),
     /// The metadata store could not be used until the patience was over: the last reason.
     Store(String),
+    /// The SSDs could not be used until the patience was over: the last reason.
+    Ssd(String),
 }
 
 impl fmt::Display for MountError {
@@ -57,6 +61,7 @@ impl fmt::Display for MountError {
             MountError::Io(error) => write!(f, "cannot start the client: {error}"),
             MountError::Volume(fault) => fault.fmt(f),
             MountError::Store(why) => write!(f, "{}: {why}", Fault::LeaseUnsure),
+            MountError::Ssd(why) => write!(f, "{}: {why}", Fault::Unreachable),
         }
     }
 }
@@ -93,6 +98,24 @@ fn busy_polling() -> Nanos {
     if has_company { Nanos::micros(200) } else { Nanos::ZERO }
 }
 
+/// A trouble while a volume is being mounted.
+pub(crate) enum Trouble {
+    /// Why the store could not be used.
+    Store(String),
+    /// Why an SSD could not be used.
+    Ssd(String),
+}
+
+/// The reason of a failed mount, with the last trouble that led to it.
+fn explained(fault: Fault, troubles: Vec<Trouble>) -> MountError {
+    let last = troubles.into_iter().rev().find_map(|trouble| match (trouble, fault) {
+        (Trouble::Store(why), Fault::LeaseUnsure) => Some(MountError::Store(why)),
+        (Trouble::Ssd(why), Fault::Unreachable) => Some(MountError::Ssd(why)),
+        _ => None,
+    });
+    last.unwrap_or(MountError::Volume(fault))
+}
+
 /// A mounted volume. Dropped without `unmount`, it stays locked until its lease has run out.
 pub struct Mount {
     inbox: Arc<Inbox>,
@@ -106,7 +129,7 @@ impl Mount {
     /// See [`MountError`].
     pub fn open(options: Options, store: Box<dyn Store + Send>) -> Result<Mount, MountError> {
         let (send, receive) = channel();
-        let (problems, reasons) = channel();
+        let (troubles, heard) = channel();
         // The engine belongs to the thread that made it.
         let thread = thread::Builder::new().name("blob-volume".to_owned()).spawn(move || {
             let reactor = Reactor::with_options(
@@ -128,17 +151,15 @@ impl Mount {
             };
             let volume = Volume::new(options.settings.clone());
             drop(send.send(Ok(Arc::clone(&inbox))));
-            Thread::new(engine, volume, Connections::new(options), inbox, orders, problems).run();
+            let connections = Connections::new(options, troubles.clone());
+            Thread::new(engine, volume, connections, inbox, orders, troubles).run();
         });
         let thread = thread.map_err(MountError::Io)?;
         let started = receive.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended at once")));
         let mount = Mount { inbox: started.map_err(MountError::Io)?, thread: Some(thread) };
         match mount.call(Request::Mount) {
             Outcome::Done => Ok(mount),
-            Outcome::Failed(fault) => Err(match reasons.try_iter().last() {
-                Some(why) if fault == Fault::LeaseUnsure => MountError::Store(why),
-                _ => MountError::Volume(fault),
-            }),
+            Outcome::Failed(fault) => Err(explained(fault, heard.try_iter().collect())),
             other => unreachable!("not an outcome of a mount: {other:?}"),
         }
     }

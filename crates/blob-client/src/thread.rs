@@ -2,6 +2,7 @@
 
 use crate::connections::{Connections, News};
 use crate::inbox::{Answer, Inbox, Job};
+use crate::mount::Trouble;
 use blob::catalog::{Order, OrderError};
 use blob::{Action, IoId, OpId, OrderId, Volume};
 use host::Engine;
@@ -18,8 +19,8 @@ pub(crate) struct Thread {
     pub(crate) connections: Connections,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) orders: Sender<(OrderId, Order)>,
-    /// Gets each reason why the store could not be used. Only a mount that begins listens.
-    problems: Sender<String>,
+    /// Only a mount that begins listens.
+    troubles: Sender<Trouble>,
     answers: HashMap<OpId, Answer>,
     next_op: u64,
 }
@@ -31,9 +32,9 @@ impl Thread {
         connections: Connections,
         inbox: Arc<Inbox>,
         orders: Sender<(OrderId, Order)>,
-        problems: Sender<String>,
+        troubles: Sender<Trouble>,
     ) -> Thread {
-        Thread { engine, volume, connections, inbox, orders, problems, answers: HashMap::new(), next_op: 0 }
+        Thread { engine, volume, connections, inbox, orders, troubles, answers: HashMap::new(), next_op: 0 }
     }
 
     /// Runs until it is stopped, or the kernel interface fails. Requests that are still open then fail as not mounted.
@@ -59,7 +60,7 @@ impl Thread {
                 Job::Reply(id, reply) => {
                     if let Err(OrderError::Unavailable(why)) = &reply {
                         // This fails once the volume is mounted.
-                        drop(self.problems.send(why.clone()));
+                        drop(self.troubles.send(Trouble::Store(why.clone())));
                     }
                     self.volume.on_reply(now, id, reply);
                 }

@@ -9,7 +9,7 @@ use blob::store::{ModelStore, Store};
 use blob::volume::HandleId;
 use blob::{Class, Geometry, Outcome, Request, Settings};
 use blob_client::{Mount, Options, identity};
-use host::{Backend, Keys};
+use host::{Backend, Keys, TransportType};
 use sched::Scheduler;
 use server::config::{BackendChoice, Config, DeviceKind};
 use server::{Server, ServerHandle, Shutdown};
@@ -80,6 +80,7 @@ fn mount(targets: &[ServerHandle]) -> Mount {
             uuid: [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-"),
             domain: format!("target-{number}"),
             address: target.addresses()[0].to_string(),
+            rdma_address: None,
             subsystem: subsystem(number),
             nsid: 1,
             block_size: namespace.block_size,
@@ -96,6 +97,7 @@ fn mount(targets: &[ServerHandle]) -> Mount {
         settings: Settings { ttl: Nanos::secs(3600), ..Settings::new(VOLUME, "counts") },
         host,
         host_id,
+        transport: TransportType::Tcp,
         keys: Keys::default(),
         backend: Backend::Epoll,
         memory: Bytes::mib(16),

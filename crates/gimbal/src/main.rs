@@ -38,6 +38,7 @@ mod statistics;
 mod targets;
 mod top;
 mod trace;
+mod transport_flag;
 mod volume;
 mod watchdog;
 

@@ -20,8 +20,10 @@ use blob::catalog::{self, SsdRecord, Standing};
 use blob::store::{LeaseId, Store, StoreError};
 use blob_meta::EtcdFiles;
 use server::ServerHandle;
+use server::config::Transport;
 use std::collections::BTreeSet;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -79,12 +81,15 @@ impl Registration {
 
 fn offer_of(server: &ServerHandle) -> Option<Offer> {
     let rack = server.config().rack.as_ref()?;
-    let address = rack.address.or_else(|| server.addresses().first().copied())?;
+    let reached = |transport| rack.reached(server.listening(), transport);
+    let shown = |address: Option<SocketAddr>| address.map(|address| address.to_string());
+    let (address, rdma_address) = (&shown(reached(Transport::Tcp)), &shown(reached(Transport::Rdma)));
     let records = rack.subsystems.iter().flat_map(|nqn| {
         server.namespaces(nqn).into_iter().map(move |namespace| SsdRecord {
             uuid: dashed(&namespace.uuid),
             domain: rack.name.clone(),
-            address: address.to_string(),
+            address: address.clone().unwrap_or_default(),
+            rdma_address: rdma_address.clone(),
             subsystem: nqn.clone(),
             nsid: namespace.nsid,
             block_size: namespace.block_size,
@@ -254,6 +259,7 @@ mod tests {
             uuid: "u".to_owned(),
             domain: "one".to_owned(),
             address: "192.0.2.1:4420".to_owned(),
+            rdma_address: None,
             subsystem: "nqn.2025-01.com.example:x".to_owned(),
             nsid: 1,
             block_size: 512,

@@ -7,7 +7,7 @@ use blob::Settings;
 use blob::steer::Policy;
 use blob_client::{Options, identity, unique_name};
 use blob_meta::EtcdFiles;
-use host::{Backend, KeyFiles, Keys, Nqn, host_id};
+use host::{Backend, KeyFiles, Keys, Nqn, TransportType, host_id};
 use std::fmt;
 use std::path::PathBuf;
 use units::{Bytes, Nanos, NotAQuantity};
@@ -46,6 +46,7 @@ pub struct Uri {
     key: Option<PathBuf>,
     ctrl_key: Option<PathBuf>,
     tls_key: Option<PathBuf>,
+    transport: TransportType,
     backend: Backend,
     ttl: Option<Nanos>,
     lock_patience: Nanos,
@@ -91,7 +92,7 @@ impl fmt::Display for UriError {
 
 impl std::error::Error for UriError {}
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "store",
     "etcd_password",
     "etcd_ca",
@@ -99,6 +100,7 @@ const KEYS: [&str; 20] = [
     "etcd_key",
     "flush",
     "policy",
+    "transport",
     "host",
     "key",
     "ctrl_key",
@@ -151,6 +153,7 @@ impl Uri {
             key: None,
             ctrl_key: None,
             tls_key: None,
+            transport: TransportType::Tcp,
             backend: Backend::Auto,
             ttl: None,
             lock_patience: LOCK_PATIENCE,
@@ -195,6 +198,10 @@ impl Uri {
                 self.flush = choice(key, value, &all)?;
             }
             "policy" => self.policy = choice(key, value, &Policy::ALL)?,
+            "transport" => {
+                let all = [("tcp", TransportType::Tcp), ("rdma", TransportType::Rdma)];
+                self.transport = choice(key, value, &all)?;
+            }
             "host" => {
                 Nqn::new(value)
                     .map_err(|_| UriError::Value(key.to_owned(), format!("'{value}' is no NQN")))?;
@@ -241,9 +248,9 @@ impl Uri {
         settings.patience = self.patience.unwrap_or(settings.patience);
         settings.away_max = self.away.unwrap_or(settings.away_max);
         settings.window = self.window.unwrap_or(settings.window);
-        let Uri { backend, memory, io_timeout, .. } = *self;
+        let Uri { transport, backend, memory, io_timeout, .. } = *self;
         let keys = self.keys()?;
-        Ok(Options { settings, host, host_id, keys, backend, memory, io_timeout, spin: None })
+        Ok(Options { settings, host, host_id, transport, keys, backend, memory, io_timeout, spin: None })
     }
 
     fn keys(&self) -> Result<Keys, UriError> {
@@ -270,7 +277,7 @@ mod tests {
     #[test]
     fn a_uri_says_which_volume_and_where_its_store_is() {
         let uri = parse(
-            "gimbal://db?store=etcd://192.0.2.1:2379,192.0.2.2:2379&ttl=5s&policy=latency&flush=buffered",
+            "gimbal://db?store=etcd://192.0.2.1:2379,192.0.2.2:2379&ttl=5s&policy=latency&flush=buffered&transport=rdma",
         )
         .expect("a URI");
         assert_eq!(uri.volume, "db");
@@ -279,6 +286,7 @@ mod tests {
         let options = uri.options().expect("there are no keys");
         assert_eq!(options.settings.ttl, Nanos::secs(5));
         assert_eq!(options.settings.policy, Policy::Latency);
+        assert_eq!(options.transport, TransportType::Rdma);
         assert_eq!(options.settings.name, "db");
     }
 

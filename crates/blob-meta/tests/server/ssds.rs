@@ -10,6 +10,7 @@ pub(crate) fn record(number: u32, megas: u32) -> SsdRecord {
         uuid: format!("uuid-{number}"),
         domain: format!("target-{}", number / 4),
         address: format!("192.0.2.1:{number}"),
+        rdma_address: None,
         subsystem: "nqn.2025-01.com.example:x".to_owned(),
         nsid: 1,
         block_size: 4096,

@@ -23,8 +23,11 @@ pub struct SsdRecord {
     pub uuid: String,
     /// The part of the rack that fails as a whole: the name of the target. The copies of a block lie in two domains.
     pub domain: String,
-    /// Address and port of the target.
+    /// Address and port of the target over NVMe/TCP. Empty if it is reached over NVMe/RDMA only.
     pub address: String,
+    /// Address and port over NVMe/RDMA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rdma_address: Option<String>,
     /// NQN of the subsystem.
     pub subsystem: String,
     /// Namespace in the subsystem.
@@ -41,6 +44,22 @@ impl SsdRecord {
     /// Mega blobs of the SSD.
     pub fn megas(&self) -> u32 {
         u32::try_from(self.capacity / self.mega.max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// All addresses of the target, for people.
+    pub fn addresses(&self) -> String {
+        match &self.rdma_address {
+            Some(rdma) => format!("{} rdma://{rdma}", self.address).trim_start().to_owned(),
+            None => self.address.clone(),
+        }
+    }
+
+    /// The address that stands for the target, whatever its transports.
+    fn place(&self) -> &str {
+        match &self.rdma_address {
+            Some(address) if self.address.is_empty() => address,
+            _ => &self.address,
+        }
     }
 }
 
@@ -167,9 +186,9 @@ pub fn register(
                 if let (Some((before, _)), Some(live)) = (before, &live) {
                     let Live { address, lease: owner } = Live::parse(&live.value);
                     let is_predecessor = standing == Standing::Started
-                        && (&before.domain, &address) == (&record.domain, &record.address);
+                        && (&before.domain[..], &address[..]) == (&record.domain[..], record.place());
                     if owner != Some(lease) && !is_predecessor {
-                        let note = format!("{:?} at {}", record.domain, record.address);
+                        let note = format!("{:?} at {}", record.domain, record.place());
                         store.commit(&Transaction::default().put_leased(rival_key(id), note, lease))?;
                         return Err(RegisterError::Taken { domain: before.domain, address });
                     }
@@ -190,7 +209,7 @@ pub fn register(
         let record = SsdRecord { mega, ..record.clone() };
         let transaction = transaction.put(ssd_key(id), json(&record)).put_leased(
             live_key(id),
-            Live::value(&record.address, lease),
+            Live::value(record.place(), lease),
             lease,
         );
         if let Commit::Done(_) = store.commit(&transaction)? {

@@ -14,6 +14,7 @@ fn ssd(number: u32, megas: u64) -> SsdRecord {
         uuid: format!("uuid-{number}"),
         domain: format!("target-{}", number % 2),
         address: format!("127.0.0.1:{number}"),
+        rdma_address: None,
         subsystem: "nqn.2025-01.com.example:x".to_owned(),
         nsid: 1,
         block_size: 512,
@@ -46,6 +47,11 @@ fn acquire(store: &mut ModelStore, name: &str, who: &str) -> Result<Acquired, Or
 fn an_ssd_keeps_its_number_when_its_target_starts_again() {
     let (mut store, ids, lease) = rack(8);
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 4);
+    assert_eq!(ssd(2, 8).addresses(), "127.0.0.1:2");
+    let rdma_address = Some("192.0.2.1:4420".to_owned());
+    let by_both = SsdRecord { rdma_address, ..ssd(2, 8) };
+    assert_eq!(by_both.addresses(), "127.0.0.1:2 rdma://192.0.2.1:4420");
+    assert_eq!(SsdRecord { address: String::new(), ..by_both }.addresses(), "rdma://192.0.2.1:4420");
     let moved = SsdRecord { address: "127.0.0.1:9999".to_owned(), ..ssd(2, 8) };
     assert_eq!(start(&mut store, &moved, lease), Ok(ids[2]));
     assert_eq!(ssds(&mut store).expect("listed")[2].record.address, "127.0.0.1:9999");

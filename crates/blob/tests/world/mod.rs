@@ -179,6 +179,7 @@ impl World {
                     uuid: format!("{target}-{n}"),
                     domain: format!("target-{target}"),
                     address: String::new(),
+                    rdma_address: None,
                     subsystem: String::new(),
                     nsid: n + 1,
                     block_size: 128,

@@ -7,8 +7,9 @@ use crate::address::resolve;
 use crate::host_keys::KeyFlags;
 use crate::interrupt::Interrupt;
 use crate::output;
+use crate::transport_flag::TransportFlag;
 use anyhow::{Context, Result};
-use host::{Backend, TransportType};
+use host::Backend;
 use loadgen::{Collected, Flags, JobResult, Options, Results, Target, collect, run};
 use progress::Progress;
 use std::path::{Path, PathBuf};
@@ -36,9 +37,8 @@ pub(crate) struct Args {
     /// Address of the target
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4420")]
     addr: String,
-    /// How the target is reached there
-    #[arg(long, value_enum, default_value_t = TransportName::Tcp)]
-    transport: TransportName,
+    #[command(flatten)]
+    transport: TransportFlag,
     /// Run each job alone first and report f-Util = bandwidth / (bandwidth alone / number of jobs)
     #[arg(long)]
     standalone: bool,
@@ -105,23 +105,6 @@ impl From<BackendName> for Backend {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum TransportName {
-    /// NVMe/TCP
-    Tcp,
-    /// NVMe/RDMA, by an RDMA device of this machine
-    Rdma,
-}
-
-impl From<TransportName> for TransportType {
-    fn from(name: TransportName) -> TransportType {
-        match name {
-            TransportName::Tcp => TransportType::Tcp,
-            TransportName::Rdma => TransportType::Rdma,
-        }
-    }
-}
-
 /// Runs the command. The exit code is 0 if every IO succeeded, everything verified is right, and every job did IO.
 pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
     if let Some(Other::Ycsb(args)) = &args.other {
@@ -138,7 +121,7 @@ pub(crate) fn run_command(args: Args) -> Result<ExitCode> {
     }
     let target = Target {
         address: resolve(&args.addr, "--addr")?,
-        transport: args.transport.into(),
+        transport: args.transport.get(),
         nqn: settings.get("nqn")?,
     };
     if let Some(path) = args.json.as_deref().filter(|path| !output::is_stdout(path)) {

@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// Keep the device busy for at most this long
     #[arg(long, value_name = "TIME")]
     time: Option<Nanos>,
-    /// NQN of this host, for NVMe/TCP targets
+    /// NQN of this host, for targets
     #[arg(long, value_name = "NQN", default_value = "nqn.2025-01.io.gimbal:ssdtest")]
     host_nqn: String,
     #[command(flatten)]
@@ -97,6 +97,7 @@ Examples:
   gimbal ssdtest /dev/nvme0n1 --read-only
   gimbal ssdtest /mnt/disk/probe.bin --size 8G --quick   (through a file system)
   gimbal ssdtest nvme://10.0.0.5:4420/nqn.2025-01.io.gimbal:ssd --quick
+  gimbal ssdtest nvme+rdma://10.0.0.5:4420/nqn.2025-01.io.gimbal:ssd --quick
 
 Signals:
   SIGTERM, SIGINT, SIGHUP  stop; what was found is kept, and --resume continues; a second signal, a second later, stops at once";

@@ -1,14 +1,16 @@
 //! The user's name of the device: `simulated:PROFILE`, the path of an SSD profile, `nvme://…`, or a path.
 
 use anyhow::{Result, bail};
+use host::TransportType;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Prefix of the profile of a simulated SSD.
 const SIMULATED: &str = "simulated:";
-/// Prefix of the address of a target.
-const REMOTE: &str = "nvme://";
+/// Prefixes of the address of a target.
+const REMOTES: [(&str, TransportType); 2] =
+    [("nvme://", TransportType::Tcp), ("nvme+rdma://", TransportType::Rdma)];
 /// Prefix of the folder of results; the device's name follows.
 const FOLDER: &str = "ssdtest-";
 
@@ -23,9 +25,10 @@ pub(super) enum DeviceName {
     Remote(Remote),
 }
 
-/// A namespace of an NVMe/TCP target.
+/// A namespace of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Remote {
+    pub(super) transport: TransportType,
     /// `HOST:PORT`.
     pub(super) address: String,
     /// The NQN of the subsystem.
@@ -36,21 +39,23 @@ pub(super) struct Remote {
 
 impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{REMOTE}{}/{}", self.address, self.subsystem)?;
+        let prefix = REMOTES.iter().find(|(_, transport)| *transport == self.transport);
+        let (prefix, _) = prefix.expect("every transport has a prefix");
+        write!(f, "{prefix}{}/{}", self.address, self.subsystem)?;
         self.nsid.map_or(Ok(()), |nsid| write!(f, "/{nsid}"))
     }
 }
 
 /// Parses `HOST:PORT/NQN[/NSID]`. An NQN may contain slashes: a last part that is a number is the namespace.
-fn remote(text: &str) -> Result<Remote> {
+fn remote(prefix: &str, transport: TransportType, text: &str) -> Result<Remote> {
     let Some((address, rest)) = text.split_once('/').filter(|(_, rest)| !rest.is_empty()) else {
         bail!(
-            "{REMOTE}{text}: write {REMOTE}HOST:PORT/NQN, and /NSID if the subsystem has several namespaces"
+            "{prefix}{text}: write {prefix}HOST:PORT/NQN, and /NSID if the subsystem has several namespaces"
         );
     };
     let number = rest.rsplit_once('/').and_then(|(nqn, nsid)| Some((nqn, nsid.parse().ok()?)));
     let (subsystem, nsid) = number.map_or((rest, None), |(nqn, nsid)| (nqn, Some(nsid)));
-    Ok(Remote { address: address.to_owned(), subsystem: subsystem.to_owned(), nsid })
+    Ok(Remote { transport, address: address.to_owned(), subsystem: subsystem.to_owned(), nsid })
 }
 
 impl FromStr for DeviceName {
@@ -64,8 +69,10 @@ impl FromStr for DeviceName {
             }
             return Ok(DeviceName::Simulated(profile.to_owned()));
         }
-        if let Some(rest) = text.strip_prefix(REMOTE) {
-            return Ok(DeviceName::Remote(remote(rest)?));
+        for (prefix, transport) in REMOTES {
+            if let Some(rest) = text.strip_prefix(prefix) {
+                return Ok(DeviceName::Remote(remote(prefix, transport, rest)?));
+            }
         }
         // Never taken as a device, because a probe would destroy the file.
         if text.ends_with(".toml") {
@@ -74,7 +81,8 @@ impl FromStr for DeviceName {
         match text.split_once("://") {
             Some((scheme, _)) => {
                 bail!(
-                    "{scheme}:// is not known; DEVICE is a path, simulated:PROFILE or {REMOTE}HOST:PORT/NQN"
+                    "{scheme}:// is not known; DEVICE is a path, simulated:PROFILE, nvme://HOST:PORT/NQN or \
+                     nvme+rdma://HOST:PORT/NQN"
                 )
             }
             None if text.is_empty() => bail!("DEVICE is empty"),
@@ -126,15 +134,17 @@ mod tests {
 
     #[test]
     fn a_namespace_has_an_address_an_nqn_and_perhaps_a_number() {
-        let remote = |subsystem: &str, nsid| {
+        let remote = |transport, subsystem: &str, nsid| {
             let (address, subsystem) = ("[::1]:4420".to_owned(), subsystem.to_owned());
-            DeviceName::Remote(Remote { address, subsystem, nsid })
+            DeviceName::Remote(Remote { transport, address, subsystem, nsid })
         };
-        assert_eq!(parse("nvme://[::1]:4420/nqn.2025-01.io.x:ssd"), remote("nqn.2025-01.io.x:ssd", None));
-        assert_eq!(
-            parse("nvme://[::1]:4420/nqn.2025-01.io.x:a/b/3"),
-            remote("nqn.2025-01.io.x:a/b", Some(3))
-        );
+        for (prefix, transport) in REMOTES {
+            let name = parse(&format!("{prefix}[::1]:4420/nqn.2025-01.io.x:ssd"));
+            assert_eq!(name, remote(transport, "nqn.2025-01.io.x:ssd", None));
+            let name = parse(&format!("{prefix}[::1]:4420/nqn.2025-01.io.x:a/b/3"));
+            assert_eq!(name, remote(transport, "nqn.2025-01.io.x:a/b", Some(3)));
+            assert_eq!(name.shown(), format!("{prefix}[::1]:4420/nqn.2025-01.io.x:a/b/3"));
+        }
         let name = parse("nvme://[::1]:4420/nqn.2025-01.io.x:b.toml/3");
         assert_eq!(name.shown(), "nvme://[::1]:4420/nqn.2025-01.io.x:b.toml/3");
         assert_eq!(name.folder(), PathBuf::from("ssdtest-nqn.2025-01.io.x-b.toml-3"));

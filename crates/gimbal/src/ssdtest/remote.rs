@@ -1,4 +1,4 @@
-//! A namespace of an NVMe/TCP target.
+//! A namespace of a target, over NVMe/TCP or NVMe/RDMA.
 //!
 //! The latency of an IO is that seen by this host, including the network and the target. A connection that is lost ends
 //! the probe; no IO is sent again, because the retry would be measured.
@@ -11,6 +11,7 @@ use crate::address::resolve;
 use anyhow::{Context, Result, anyhow, bail};
 use host::{
     ControllerId, ControllerOptions, Engine, Event, Keys, Namespace, Nqn, Operation, Request, RetryPolicy,
+    TransportType,
 };
 use probe::{Io, IoKind};
 use reactor::{Backend, Clock, IoBuffer, Options, Reactor};
@@ -55,6 +56,7 @@ impl Remote {
             // No credits, because the probe measures depths of its own choice.
             credits: false,
             retry: RetryPolicy::Never,
+            transport: name.transport,
             keys,
             ..ControllerOptions::new(address, subsystem, host.clone(), host::host_id(&host))
         });
@@ -68,16 +70,20 @@ impl Remote {
             bail!("{name}: moves at most {} with one command; a probe needs {TRANSFER}", info.transfer_max);
         }
         let size = namespace.size();
+        let transport = match name.transport {
+            TransportType::Tcp => "NVMe/TCP",
+            TransportType::Rdma => "NVMe/RDMA",
+        };
         let facts = Facts {
             size,
             block_size: u32::try_from(namespace.block_size.get()).unwrap_or(u32::MAX),
             about: format!(
-                "namespace {} of {size} over NVMe/TCP; model {}, serial number {}; whether other hosts use it is not visible from here",
+                "namespace {} of {size} over {transport}; model {}, serial number {}; whether other hosts use it is not visible from here",
                 namespace.nsid, info.model, info.serial
             ),
             identity: format!("{} {:?} {:?}", info.serial, namespace.nguid, namespace.uuid),
             storage: Storage::Blocks,
-            notes: vec!["measured over NVMe/TCP: latencies include the network and the target".to_owned()],
+            notes: vec![format!("measured over {transport}: latencies include the network and the target")],
         };
         Ok((Remote { engine, controller, namespace }, facts))
     }

@@ -4,7 +4,6 @@ mod copy;
 mod mounted;
 mod table;
 
-use crate::host_keys::KeyFlags;
 use crate::output;
 use crate::rack::StoreArgs;
 use anyhow::{Context, Result, bail};
@@ -89,7 +88,7 @@ enum VolumeCommand {
         #[command(flatten)]
         store: StoreArgs,
         #[command(flatten)]
-        keys: KeyFlags,
+        access: mounted::Access,
         /// Name of the volume
         name: String,
     },
@@ -98,7 +97,7 @@ enum VolumeCommand {
         #[command(flatten)]
         store: StoreArgs,
         #[command(flatten)]
-        keys: KeyFlags,
+        access: mounted::Access,
         /// Name of the volume
         name: String,
         /// Also replace every copy on an SSD that cannot be reached now, as if it were lost: on a third target
@@ -150,15 +149,15 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         VolumeCommand::Export { options, name, path, local_dir } => {
             return copy::run(&options, copy::Direction::Export, &name, &local_dir, &path);
         }
-        VolumeCommand::Scrub { store, keys, name } => {
-            return verdict(mounted::with(&store, &keys, mounted::settings(&name), blob::Request::Scrub)?);
+        VolumeCommand::Scrub { store, access, name } => {
+            return verdict(mounted::with(&store, &access, mounted::settings(&name), blob::Request::Scrub)?);
         }
-        VolumeCommand::Repair { store, keys, name, unreachable } => {
+        VolumeCommand::Repair { store, access, name, unreachable } => {
             let mut settings = mounted::settings(&name);
             if unreachable {
                 settings.away_max = Nanos::ZERO;
             }
-            return verdict(mounted::with(&store, &keys, settings, blob::Request::Repair)?);
+            return verdict(mounted::with(&store, &access, settings, blob::Request::Repair)?);
         }
     }
     Ok(ExitCode::SUCCESS)

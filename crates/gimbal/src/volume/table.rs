@@ -59,10 +59,10 @@ pub(super) fn volume(volume: &VolumeState, ssds: &[SsdState]) -> String {
     table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(["SSD", "target", "address", "state", "mega blobs"]);
     for (id, count) in counts {
         let ssd = ssds.iter().find(|ssd| ssd.id == id);
-        let known = ssd.map(|ssd| (ssd.record.domain.as_str(), ssd.record.address.as_str(), ssd.is_live));
-        let (domain, address, is_live) = known.unwrap_or(("", "", false));
+        let known = ssd.map(|ssd| (ssd.record.domain.as_str(), ssd.record.addresses(), ssd.is_live));
+        let (domain, address, is_live) = known.unwrap_or(("", String::new(), false));
         let state = if is_live { "live" } else { "away" };
-        table.add_row([&id.0.to_string(), domain, address, state, &count.to_string()]);
+        table.add_row([&id.0.to_string(), domain, &address, state, &count.to_string()]);
     }
     let _ = writeln!(text, "{table}");
     text

@@ -9,7 +9,7 @@ pub(crate) mod scratch;
 use crate::process::{Log, Process, gimbal};
 use blob::{Class, Outcome, Request, Settings};
 use blob_client::{Mount, Options, unique_name};
-use host::{Backend, HostId, KeyFiles, Keys, Nqn};
+use host::{Backend, HostId, KeyFiles, Keys, Nqn, TransportType};
 use scratch::Scratch;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -264,6 +264,7 @@ fn mount_with(store: &str, keys: Keys) -> Mount {
         settings,
         host,
         host_id: HostId([7; 16]),
+        transport: TransportType::Tcp,
         keys,
         backend: Backend::Auto,
         memory: Bytes::mib(64),

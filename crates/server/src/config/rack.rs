@@ -3,11 +3,11 @@
 //! A client that mounts a volume writes to every SSD that is offered, so nothing is offered unless the file names its subsystem.
 //! The check refuses devices that lose written data.
 //!
-//! Holds: `only_what_keeps_data_is_offered_to_volumes` in `config/tests.rs`.
+//! Holds: `only_what_keeps_data_is_offered_to_volumes`, `clients_reach_a_rack_over_each_transport_that_it_listens_on` in `config/tests.rs`.
 //! Elsewhere: volumes are `docs/blob-store.md`; the thread that registers the SSDs is in `gimbal serve`.
 
 use super::problem::Problem;
-use super::{Backing, Config, DeviceKind, EmulatedConfig};
+use super::{Backing, Config, DeviceKind, EmulatedConfig, Listen, Transport};
 use std::net::SocketAddr;
 use units::{Bytes, Nanos};
 
@@ -33,8 +33,10 @@ pub struct RackConfig {
     pub name: String,
     /// NQNs of the subsystems with offered namespaces.
     pub subsystems: Vec<String>,
-    /// Where clients reach this target; `None`: the first address that it listens on.
+    /// The address at which clients reach this target over NVMe/TCP; `None`: the first one of them that it listens on.
     pub address: Option<SocketAddr>,
+    /// The same over NVMe/RDMA.
+    pub rdma_address: Option<SocketAddr>,
     /// The piece of an SSD that a volume takes at a time.
     pub mega: Bytes,
     /// Time that the SSDs count as live after the target has died.
@@ -49,8 +51,24 @@ impl RackConfig {
             name: name.to_owned(),
             subsystems: subsystems.iter().map(|&nqn| nqn.to_owned()).collect(),
             address: None,
+            rdma_address: None,
             mega: MEGA,
             ttl: TTL,
+        }
+    }
+}
+
+impl RackConfig {
+    /// The address at which clients reach a target that listens on these, by a transport.
+    pub fn reached(&self, listening: &[Listen], transport: Transport) -> Option<SocketAddr> {
+        let mut addresses = listening.iter().filter(|listen| listen.transport == transport);
+        self.configured(transport).or_else(|| addresses.next().map(|listen| listen.address))
+    }
+
+    fn configured(&self, transport: Transport) -> Option<SocketAddr> {
+        match transport {
+            Transport::Tcp => self.address,
+            Transport::Rdma => self.rdma_address,
         }
     }
 }
@@ -82,13 +100,24 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
             format!("{:?} is no name of 1 to {NAME_LENGTH_MAX} letters, digits, '-', '_', '.'", rack.name);
         report("name", what, "write a name that no other target of the rack has");
     }
-    let is_open = |address: &SocketAddr| address.ip().is_unspecified();
-    if rack.address.is_none() && config.listen.first().is_some_and(|listen| is_open(&listen.address)) {
-        let what = "is missing: clients cannot connect to the address 0.0.0.0".to_owned();
-        report("address", what, "write the address of this machine that clients use");
-    }
-    if rack.address.is_some_and(|address| is_open(&address) || address.port() == 0) {
-        report("address", "is no address to connect to".to_owned(), "write \"ADDRESS:PORT\"");
+    for (transport, name, shown) in
+        [(Transport::Tcp, "address", "TCP"), (Transport::Rdma, "rdma_address", "RDMA")]
+    {
+        let is_open = |address: &SocketAddr| address.ip().is_unspecified();
+        match rack.configured(transport) {
+            Some(address) if is_open(&address) || address.port() == 0 => {
+                report(name, "is no address to connect to".to_owned(), "write \"ADDRESS:PORT\"");
+            }
+            Some(_) if !config.listen.iter().any(|listen| listen.transport == transport) => {
+                let what = format!("is there, but `listen` has no address over {shown}");
+                report(name, what, "add one to `listen`, or remove it here");
+            }
+            None if rack.reached(&config.listen, transport).is_some_and(|address| is_open(&address)) => {
+                let what = "is missing: clients cannot connect to the address 0.0.0.0".to_owned();
+                report(name, what, "write the address of this machine that clients use");
+            }
+            Some(_) | None => {}
+        }
     }
     if rack.mega < MEGA_UNIT || rack.mega > MEGA_MAX || !rack.mega.get().is_multiple_of(MEGA_UNIT.get()) {
         let what = format!("{} is not a multiple of {MEGA_UNIT}, at most {MEGA_MAX}", rack.mega);

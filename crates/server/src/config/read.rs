@@ -152,15 +152,20 @@ fn rack(mut table: Fields<'_, '_>, findings: &mut Findings) -> RackConfig {
         subsystems: table
             .list(findings, "subsystems", "a list of NQNs of this file", |text| Some(text.to_owned()))
             .unwrap_or_default(),
-        address: table.take(findings, "address", "an address such as \"192.0.2.7:4420\"", |value| {
-            value.as_str()?.parse().ok()
-        }),
+        address: reached(&mut table, findings, "address"),
+        rdma_address: reached(&mut table, findings, "rdma_address"),
         mega: table.size(findings, "mega").unwrap_or(default.mega),
         ttl: table.span(findings, "ttl").unwrap_or(default.ttl),
         ..default
     };
     table.finish(findings);
     rack
+}
+
+/// An address at which clients reach the target.
+fn reached(table: &mut Fields<'_, '_>, findings: &mut Findings, name: &'static str) -> Option<SocketAddr> {
+    let expected = "an address such as \"192.0.2.7:4420\"";
+    table.take(findings, name, expected, |value| value.as_str()?.parse().ok())
 }
 
 fn limits(mut table: Fields<'_, '_>, findings: &mut Findings) -> Limits {

@@ -294,6 +294,41 @@ fn only_what_keeps_data_is_offered_to_volumes() {
 }
 
 #[test]
+fn clients_reach_a_rack_over_each_transport_that_it_listens_on() {
+    let check = |listen: &[&str], address: Option<&str>, rdma_address: Option<&str>| {
+        let mut config = Config::parse(SMALLEST).expect("valid");
+        config.devices[0].kind =
+            DeviceKind::File { path: "image".into(), size: Some(Bytes::gib(1)), create: true, direct: true };
+        config.listen = listen.iter().map(|text| text.parse().expect("an address")).collect();
+        let parse = |text: &str| text.parse().expect("an address");
+        let mut rack = RackConfig::new("store", "one", &[&config.subsystems[0].nqn]);
+        (rack.address, rack.rdma_address) = (address.map(parse), rdma_address.map(parse));
+        config.rack = Some(rack.clone());
+        let reached =
+            [Transport::Tcp, Transport::Rdma].map(|transport| rack.reached(&config.listen, transport));
+        config.check().map(|_| reached.map(|address| address.map(|address| address.to_string())))
+    };
+    let text = |text: &str| Some(text.to_owned());
+    let both = ["rdma://192.0.2.7:4420", "192.0.2.8:4421"];
+    let found = check(&both, None, None).expect("valid");
+    assert_eq!(found, [text("192.0.2.8:4421"), text("192.0.2.7:4420")]);
+    assert_eq!(check(&both[..1], None, None).expect("valid"), [None, text("192.0.2.7:4420")]);
+    assert_eq!(check(&both[1..], None, None).expect("valid"), [text("192.0.2.8:4421"), None]);
+    let open = ["rdma://0.0.0.0:4420", "192.0.2.8:4421"];
+    let found = check(&open, None, Some("192.0.2.9:4420")).expect("valid");
+    assert_eq!(found, [text("192.0.2.8:4421"), text("192.0.2.9:4420")]);
+    let problem = check(&open, None, None).expect_err("nobody connects to that").to_string();
+    assert!(problem.contains("rack.rdma_address: is missing"), "{problem}");
+    let problem = check(&both[1..], None, Some("192.0.2.9:4420")).expect_err("nobody listens").to_string();
+    assert!(
+        problem.contains("rack.rdma_address: is there, but `listen` has no address over RDMA"),
+        "{problem}"
+    );
+    let problem = check(&both[..1], Some("192.0.2.9:0"), None).expect_err("no port").to_string();
+    assert!(problem.contains("rack.address: is no address to connect to"), "{problem}");
+}
+
+#[test]
 fn groups_have_numbers_of_their_own_that_stay() {
     let group = |name: &str, id: Option<u32>| GroupConfig {
         name: name.to_owned(),

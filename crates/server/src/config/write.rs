@@ -121,6 +121,7 @@ fn rack(rack: &RackConfig) -> Table {
     entries.put("name", rack.name.clone());
     entries.put("subsystems", texts(&rack.subsystems));
     entries.put_if("address", rack.address.map(|address| address.to_string()));
+    entries.put_if("rdma_address", rack.rdma_address.map(|address| address.to_string()));
     entries.put("mega", text::size(rack.mega));
     entries.put("ttl", text::span(rack.ttl));
     entries.0

@@ -13,7 +13,6 @@ mod transfer;
 mod watch;
 
 use super::mounted;
-use crate::host_keys::KeyFlags;
 use crate::output;
 use crate::rack::StoreArgs;
 use anyhow::{Result, bail};
@@ -42,7 +41,7 @@ pub(super) struct Options {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
-    keys: KeyFlags,
+    access: mounted::Access,
     /// Most bytes per second that are read from the volume or written to it, the check included
     #[arg(long, value_name = "BYTES")]
     rate: Option<Bytes>,
@@ -126,7 +125,7 @@ pub(super) fn run(
 
 /// Mounts the volume. If another client has it, that may have been killed a moment ago: then its lease ends soon.
 fn mount(options: &Options, volume: &str) -> Result<Mount> {
-    let first = mounted::open(&options.store, &options.keys, mounted::settings(volume));
+    let first = mounted::open(&options.store, &options.access, mounted::settings(volume));
     let is_in_use = |error: &anyhow::Error| {
         matches!(error.downcast_ref::<MountError>(), Some(MountError::Volume(Fault::InUse)))
     };
@@ -137,7 +136,7 @@ fn mount(options: &Options, volume: &str) -> Result<Mount> {
                 LOCK_PATIENCE.0 / 1_000_000_000
             ));
             let settings = Settings { lock_patience: LOCK_PATIENCE, ..mounted::settings(volume) };
-            mounted::open(&options.store, &options.keys, settings)
+            mounted::open(&options.store, &options.access, settings)
         }
         other => other,
     }
