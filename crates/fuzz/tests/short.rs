@@ -5,7 +5,10 @@
 //! cause is known, under a name that says what was wrong.
 
 use fuzz::{Target, generate, target};
+use std::collections::BTreeSet;
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
 
 fn short_run(name: &str) {
     let target = target(name).expect("a target");
@@ -57,3 +60,20 @@ short_runs!(
     client_hello,
     queue_pair
 );
+
+#[test]
+fn every_target_has_a_long_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).expect("the fuzzers' manifest");
+    let listed: BTreeSet<&str> = manifest
+        .lines()
+        .filter_map(|line| line.strip_prefix("path = \"fuzz_targets/")?.strip_suffix(".rs\""))
+        .collect();
+    let names: BTreeSet<&str> = fuzz::TARGETS.iter().map(|target| target.name).collect();
+    assert_eq!(listed, names, "in fuzz/Cargo.toml");
+    for name in names {
+        let file = folder.join(format!("fuzz_targets/{name}.rs"));
+        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        assert!(text.contains(&format!("fuzz::run(\"{name}\"")), "{} runs another one", file.display());
+    }
+}
