@@ -10,6 +10,7 @@ prepare_target() {
 	cat >/tmp/gimbal.toml <<-TOML
 		state_dir = "/tmp/state"
 		listen = ["rdma://$address:$PORT"]
+		spin = "0s"
 		[[device]]
 		name = "ssd"
 		kind = "block"
@@ -91,6 +92,30 @@ say "our own target"
 LINES_SHOWN=12 run gimbal bench --transport rdma --addr "$address:$port" --rw randread --bs 4k --iodepth 8 --number_ios 100
 use_everything
 is_refused 'no subsystem with this NQN' --addr "$address:$port" --nqn "$NQN:other"
+
+# sleeps: how often the thread of the SSD has slept, and been woken.
+sleeps() {
+	local comm
+	comm=$(grep -l '^ssd ' /proc/"$target"/task/*/comm)
+	grep '^voluntary' "${comm%comm}status" | cut -f 2
+}
+
+# wakes MOST OPTION...: that thread is woken at most so often, in hundredths, for each of 1000 IOs of 4 KiB.
+wakes() {
+	local most=$1 before after
+	shift
+	before=$(sleeps)
+	bench --bs 4k --number_ios 1000 "$@"
+	after=$(sleeps)
+	echo "    woken $((after - before)) times for 1000 IOs: $*"
+	[ $((after - before)) -le $((most * 10)) ] || fail "more than $most hundredths for each"
+}
+
+say "the target's thread wakes for what it waits for: a command, a disk, the host's data, the end of an answer"
+wakes 330 --rw randread --iodepth 1
+wakes 430 --rw randwrite --iodepth 1
+wakes 330 --rw randread --iodepth 8
+wakes 430 --rw randwrite --iodepth 8
 
 say "a host proves who it is to our own target"
 is_refused 'requires authentication' --addr "$address:$port" --nqn "$NQN:proved" --hostnqn $host
