@@ -29,6 +29,9 @@
 #   -r             with this machine's libraries of RDMA in /gimbal, for programs of this machine that are there
 #   -f PORT        let this machine reach the guest's PORT; a line of output then says
 #                  "forward 127.0.0.1:P", P being a port the kernel chose
+#   -l FOLDER/END  a second network card, eth1, on a link between two guests, which have its ends 1 and 2. The link's
+#                  sockets are in FOLDER. "cable off" and "cable on", as lines of the script's output, pull this
+#                  guest's end out and plug it in: its card loses its carrier, the other does not
 #
 # Exit status: the script's; 124 = out of time; 125 = guest or QEMU failed (the end of the
 # guest's console is then on standard error).

@@ -2,15 +2,15 @@
 # run.sh - how a guest is booted and its script's outcome brought back: sourced by guest.sh.
 #
 #   initramfs of the guest + a second cpio with the script and its files --> QEMU
-#   guest port "out"    --> our standard output
+#   guest port "out"    --> our standard output; with -l, its lines "cable off" and "cable on" go to QEMU, too
 #   guest port "status" --> our exit status
 #   serial console      --> kept, shown when there is no status
 
 run_guest() {
 	local suite=bookworm limit=300 memory=768 processors=1 forward='' append='' option drives=0 namespaces=0
-	local files=() environment=() devices=() has_rdma=
+	local files=() environment=() devices=() has_rdma='' has_link=''
 	OPTIND=1
-	while getopts g:t:m:c:d:n:x:e:f:a:r option; do
+	while getopts g:t:m:c:d:n:x:e:f:a:rl: option; do
 		case $option in
 		g) suite=$OPTARG ;;
 		t) limit=$OPTARG ;;
@@ -32,6 +32,12 @@ run_guest() {
 		f) forward=$OPTARG ;;
 		a) append=$OPTARG ;;
 		r) has_rdma=yes ;;
+		l)
+			[[ $OPTARG == */[12] ]] || die "run: -l FOLDER/1 or FOLDER/2"
+			has_link=yes
+			devices+=(-netdev "dgram,id=link,local.type=unix,local.path=$OPTARG,remote.type=unix,remote.path=${OPTARG%?}$((3 - ${OPTARG##*/}))"
+				-device "virtio-net-pci,netdev=link,mac=52:54:00:00:00:0${OPTARG##*/},romfile=")
+			;;
 		*) die "see guest.sh --help" ;;
 		esac
 	done
@@ -81,7 +87,7 @@ run_once() {
 	: >"$session/console"
 	: >"$session/status"
 	exec 6<>"$session/out" # so that nobody waits for the other to open it; closed when QEMU is gone
-	cat "$session/out" 6>&- &
+	if [ -z "$has_link" ]; then cat "$session/out"; else obey_output; fi 6>&- &
 	copier=$!
 	boot 6>&- &
 	qemu=$!
@@ -90,6 +96,17 @@ run_once() {
 	wait "$qemu" || qemu_status=$?
 	exec 6>&-
 	wait "$copier" || true
+}
+
+# Copies what the script writes, and does what it asks for with its cable.
+obey_output() {
+	local line
+	while IFS= read -r line; do
+		printf '%s\n' "$line"
+		case $line in
+		"cable off" | "cable on") echo "set_link link ${line#cable }" 1<>"$session/monitor.in" ;;
+		esac
+	done <"$session/out"
 }
 
 # A guest whose kernel, or whose QEMU (SIGSEGV: 139), dies before the script began may be booted
