@@ -8,6 +8,9 @@
 #   optional COMMAND               must succeed, or be refused in the specification's way
 #   start_tlshd                    makes the handshakes of TLS
 #   start_rdma                     makes rxe0, a device of RDMA, of the guest's network card and its addresses
+#   cable off / cable on           pulls the cable out of this guest, and plugs it in
+#   on_target COMMAND              must succeed in the guest of the target, which link-target.sh has made ready for that
+#   write_pieces / read_pieces     a writer in the background, and the proof that all it wrote is there
 #   connect / disconnect           this target; waits until the namespaces are there or gone
 #   connect_beside NQN ID          the same target again, from another host or from the same
 #   allow REGEX REASON             a kernel message that belongs to what the walk does
@@ -18,10 +21,11 @@
 # From outside: PORT and NQN of the target under test, and, if wanted, CONNECT_ARGS, KEEP_ALIVE
 # (seconds; 60, as an emulated host on a busy machine can miss the usual 5), HOST_NQN with HOST_ID.
 # The target is on the machine that runs QEMU. With TRANSPORT=rdma it is in the guest itself, on /dev/vda: host and target
-# meet over the guest's own address.
+# meet over the guest's own address. With LINK=2 it is in another guest, which has end 1 of a link between the two; CONTROL is
+# the port of this machine behind which that guest takes commands.
 set -euo pipefail
 
-address=10.0.2.2 TRANSPORT=${TRANSPORT:-tcp}
+address=10.0.2.2 TRANSPORT=${TRANSPORT:-tcp} card=eth0 card_address=10.0.2.15
 # What a kernel says when its clock runs on while its processor waits for a busy machine to emulate it:
 # about no device, so no target can cause it.
 allowed=(
@@ -41,22 +45,30 @@ fail() {
 	echo "FAILED: $*"
 	echo "the kernel's last messages:"
 	dmesg | tail -n 30
-	if [ "$TRANSPORT" = rdma ]; then
-		echo "the target's log, and the counters of its device:"
-		tail -n 30 /tmp/target.log
-		rdma statistic show link rxe0/1
+	describe_target
+	if [ -n "${CONTROL:-}" ]; then
+		echo "in the guest of the target:"
+		on_target 'dmesg | tail -n 30; describe_target; connections; rdma resource show qp' || true
 	fi
 	exit 1
+}
+
+describe_target() {
+	local log=/tmp/target.log
+	[ ! -e $log ] || { echo "the target's log:" && tail -n 30 $log; }
+	[ ! -d /sys/class/infiniband/rxe0 ] || { echo "the counters of the device:" && rdma statistic show link rxe0/1; }
 }
 
 # The kernel's ring buffer is marked, so that what it said while booting is not judged.
 begin() {
 	say "walk begins: $(uname -r), $(nvme version | head -n 1)"
 	echo "<6>walk begins" >/dev/kmsg
+	[ -z "${LINK:-}" ] || join_link
 	[ "$TRANSPORT" = rdma ] || return 0
 	start_rdma
 	modprobe nvme_rdma
-	address=10.0.2.15 PORT=4420
+	[ "${LINK:-1}" = 1 ] || return 0
+	address=$card_address PORT=4420
 	serve_by_rdma
 }
 
@@ -168,14 +180,43 @@ start_tlshd() {
 # A packet of RDMA carries a power of two that fits the card's: 4096 bytes with an MTU of 5000, 1024 with the usual 1500.
 start_rdma() {
 	local module
-	allow 'eth0 speed is unknown' "a virtual card has none"
+	allow "$card speed is unknown" "a virtual card has none"
 	for module in rdma_rxe rdma_ucm ib_uverbs; do modprobe $module; done
-	run ip link set eth0 mtu 5000
-	run rdma link add rxe0 type rxe netdev eth0
+	run ip link set $card mtu 5000
+	run rdma link add rxe0 type rxe netdev $card
 	until_true 20 "rxe0 to be active" is_rdma_active
-	until_true 20 "rxe0 to have the card's address" grep -qr 'ffff:0a00:020f' /sys/class/infiniband/rxe0/ports/1/gids
+	# shellcheck disable=SC2046,SC2086 # four numbers
+	until_true 20 "rxe0 to have the card's address" \
+		grep -qr "$(printf 'ffff:%02x%02x:%02x%02x' ${card_address//./ })" /sys/class/infiniband/rxe0/ports/1/gids
 }
 is_rdma_active() { rdma link show rxe0/1 | grep -q 'state ACTIVE'; }
+
+# The target has end 1 of the link, and the address 10.9.0.1.
+join_link() {
+	card=eth1 card_address=10.9.0.$LINK address=10.9.0.1
+	run ip addr add "$card_address/24" dev $card
+	run ip link set $card mtu 5000 up
+	until_true 20 "$card to have a carrier" has_carrier 1
+}
+has_carrier() { [ "$(cat /sys/class/net/$card/carrier)" = "$1" ]; }
+
+# The machine that runs QEMU does it when it reads the line.
+cable() {
+	local carrier=0
+	[ "$1" = off ] || carrier=1
+	echo "<6>cable $1" >/dev/kmsg
+	echo "cable $1" >&3
+	until_true 20 "the cable to be $1" has_carrier $carrier
+}
+exec 3>&1
+
+# The way there is not the link. Prints what the command prints.
+on_target() {
+	local answer
+	answer=$({ echo "{ $1; } </dev/null 2>&1; echo status=\$?; exit" >&4 && cat <&4; } 4<>"/dev/tcp/10.0.2.2/$CONTROL") || return
+	printf %s "${answer%status=*}"
+	[ "${answer##*status=}" = 0 ]
+}
 
 # Serves /dev/vda by RDMA, as NQN; or as /tmp/gimbal.toml says, if the walk has a function that writes it.
 serve_by_rdma() {
@@ -185,6 +226,35 @@ serve_by_rdma() {
 	"$LOADER" --library-path /gimbal /gimbal/gimbal serve "${how[@]}" >/tmp/listening 2>>/tmp/target.log &
 	target=$!
 	until_true 60 "the target to listen" grep -q listening /tmp/listening
+}
+
+# Pieces of 64 KiB, one after the other, from 32 MiB on, until /tmp/enough is there.
+write_pieces() {
+	rm -f /tmp/enough /tmp/pieces
+	(
+		n=0
+		while head -c 65536 /dev/urandom >"/tmp/piece"; do
+			dd if=/tmp/piece of="$namespace" bs=64k seek=$((512 + n)) oflag=direct conv=notrunc,fsync status=none || exit 1
+			sha256sum </tmp/piece >>/tmp/pieces
+			n=$((n + 1))
+			[ ! -e /tmp/enough ] || exit 0
+		done
+	) &
+	# shellcheck disable=SC2034 # the walks wait for it
+	writer=$!
+	until_true 60 "the first writes" enough_pieces 5
+}
+enough_pieces() { [ "$(wc -l </tmp/pieces)" -ge "$1" ]; }
+more_pieces() { until_true 60 "new writes" enough_pieces $(($(wc -l </tmp/pieces) + 5)); }
+
+read_pieces() {
+	local n=0 sum
+	while read -r sum _; do
+		[ "$(dd if="$namespace" bs=64k skip=$((512 + n)) count=1 iflag=direct status=none | sha256sum | cut -d' ' -f1)" = "$sum" ] ||
+			fail "piece $n differs"
+		n=$((n + 1))
+	done </tmp/pieces
+	say "$n pieces are right"
 }
 
 target_goes() {

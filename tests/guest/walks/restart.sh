@@ -16,18 +16,7 @@ say "load: random writes that must all succeed, and pieces written one after the
 fio --name=load --filename="$namespace" --rw=randwrite --bs=16k --size=16m --ioengine=libaio --direct=1 \
 	--iodepth=4 --rate_iops=60 --time_based --runtime="${RUNTIME:-25}" --output-format=terse >/tmp/load 2>&1 &
 load=$!
-(
-	n=0
-	while head -c 65536 /dev/urandom >"/tmp/piece"; do
-		dd if=/tmp/piece of="$namespace" bs=64k seek=$((512 + n)) oflag=direct conv=notrunc,fsync status=none || exit 1
-		sha256sum </tmp/piece >>/tmp/pieces
-		n=$((n + 1))
-		[ ! -e /tmp/enough ] || exit 0
-	done
-) &
-writer=$!
-enough_pieces() { [ "$(wc -l </tmp/pieces)" -ge "$1" ]; }
-until_true 60 "the first writes" enough_pieces 5
+write_pieces
 
 target_goes
 gone() { ! is_live "$controller"; }
@@ -36,19 +25,12 @@ say "the host noticed"
 target_returns
 until_true 120 "the reconnection" is_live "$controller"
 say "the host is back"
-pieces=$(wc -l </tmp/pieces)
-until_true 60 "new writes after the reconnection" enough_pieces $((pieces + 5))
+more_pieces
 touch /tmp/enough
 wait $writer || fail "a write of the writer failed"
 wait $load || fail "fio failed: $(cat /tmp/load)"
 
 say "every acknowledged piece reads back"
-n=0
-while read -r sum _; do
-	[ "$(dd if="$namespace" bs=64k skip=$((512 + n)) count=1 iflag=direct status=none | sha256sum | cut -d' ' -f1)" = "$sum" ] ||
-		fail "piece $n differs"
-	n=$((n + 1))
-done </tmp/pieces
-say "$n pieces"
+read_pieces
 disconnect
 finish
