@@ -58,7 +58,8 @@ impl Walk {
         Walk::named(kernel, name).target(address, nqn)
     }
 
-    fn named(kernel: Kernel, name: &str) -> Walk {
+    /// The walk `tests/guest/walks/NAME.sh`.
+    pub(crate) fn named(kernel: Kernel, name: &str) -> Walk {
         let walks = guest_folder().join("walks");
         Walk {
             kernel,
@@ -121,7 +122,7 @@ impl Walk {
     /// The kernel's own target; see `tests/guest/nvmet.sh`.
     pub(crate) fn kernel_target(kernel: Kernel) -> Walk {
         let script = guest_folder().join("nvmet.sh");
-        Walk { kernel, script, arguments: vec!["-f".into(), "4420".into()], limit_seconds: LIMIT_SECONDS }
+        Walk { kernel, script, arguments: Vec::new(), limit_seconds: LIMIT_SECONDS }.forward(4420)
     }
 
     /// A walk in a whole Debian 12 with systemd, whose root file system is laid out on the file `root`.
@@ -159,6 +160,18 @@ impl Walk {
     pub(crate) fn ssd(mut self, file: impl std::fmt::Display, options: &str) -> Walk {
         self.arguments.extend(["-n".into(), format!("{file}{options}")]);
         self
+    }
+
+    /// Lets this machine reach a port of the guest: a line `forward ADDRESS` says where.
+    pub(crate) fn forward(mut self, port: u16) -> Walk {
+        self.arguments.extend(["-f".into(), port.to_string()]);
+        self
+    }
+
+    /// Gives the guest end 1 or 2 of a link between two guests, whose sockets are in a folder of their own.
+    pub(crate) fn link(mut self, sockets: &Scratch, end: u8) -> Walk {
+        self.arguments.extend(["-l".into(), sockets.file(&end.to_string()).display().to_string()]);
+        self.variable("LINK", end)
     }
 
     /// Adds to the kernel's command line.
@@ -203,7 +216,7 @@ impl Walk {
     }
 }
 
-/// A running guest. Dropping it ends it.
+/// A running guest. Dropping it ends it; a test that fails then prints what the guest has printed.
 pub(crate) struct Guest {
     name: String,
     child: Child,
@@ -221,7 +234,8 @@ impl Guest {
                 return rest;
             }
         }
-        panic!("{}: ended before it printed {mark:?}\n{}", self.name, self.transcript.join("\n"));
+        let transcript = std::mem::take(&mut self.transcript).join("\n");
+        panic!("{}: ended before it printed {mark:?}\n{transcript}", self.name);
     }
 
     /// Waits for the end of the walk. If it failed, panics with everything it printed: the failure first, because a log
@@ -229,12 +243,11 @@ impl Guest {
     pub(crate) fn finish(mut self) {
         self.transcript.extend(self.lines.iter());
         let status = self.child.wait().expect("our own child");
-        let failed = self
-            .transcript
-            .iter()
-            .filter(|line| line.starts_with("FAILED: ") || line.starts_with("unexpected: "));
+        let transcript = std::mem::take(&mut self.transcript);
+        let failed =
+            transcript.iter().filter(|line| line.starts_with("FAILED: ") || line.starts_with("unexpected: "));
         let failed = failed.map(String::as_str).collect::<Vec<_>>().join("\n");
-        assert!(status.success(), "{}: {status}\n{failed}\n\n{}", self.name, self.transcript.join("\n"));
+        assert!(status.success(), "{}: {status}\n{failed}\n\n{}", self.name, transcript.join("\n"));
     }
 
     /// Ends the guest like a power failure, and returns its output so far.
@@ -255,6 +268,10 @@ impl Drop for Guest {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             self.end();
+        }
+        self.transcript.extend(self.lines.iter());
+        if thread::panicking() && !self.transcript.is_empty() {
+            eprintln!("{}, until the test failed:\n{}", self.name, self.transcript.join("\n"));
         }
     }
 }

@@ -8,8 +8,17 @@ pub(crate) struct Scratch(PathBuf);
 impl Scratch {
     /// Creates the folder; each test uses its own `name`.
     pub(crate) fn new(name: &str) -> Scratch {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("cargo's folder for tests is writable");
+        Scratch::below(Path::new(env!("CARGO_TARGET_TMPDIR")), name)
+    }
+
+    /// Creates one in the system's folder for temporary files: the path of a socket may be no longer than 107 bytes.
+    pub(crate) fn for_sockets(name: &str) -> Scratch {
+        Scratch::below(&std::env::temp_dir(), &format!("gimbal-{name}"))
+    }
+
+    fn below(folder: &Path, name: &str) -> Scratch {
+        let path = folder.join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("folders for tests are writable");
         Scratch(path)
     }
 
