@@ -2,13 +2,12 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod common;
+#[path = "common/built.rs"]
+mod built;
 #[path = "../../crates/gimbal/tests/linux/mod.rs"]
 mod linux;
-#[path = "../../crates/gimbal/tests/process/mod.rs"]
-mod process;
-#[path = "../../crates/gimbal/tests/rack/mod.rs"]
-mod rack;
+#[path = "common/plugin.rs"]
+mod plugin;
 
 use linux::{Kernel, Scratch, Walk};
 use std::fs::File;
@@ -19,7 +18,7 @@ const DISK: u64 = 256 << 20;
 
 #[test]
 fn a_volume_keeps_files_and_databases_by_rdma() {
-    common::built::gimbal();
+    built::gimbal();
     let scratch = Scratch::new("rdma-volumes");
     let disk = scratch.file("second-disk");
     File::create(&disk).expect("the folder is there").set_len(DISK).expect("a sparse file");
@@ -32,7 +31,7 @@ fn a_volume_keeps_files_and_databases_by_rdma() {
         );
     }
     Walk::by_rdma(Kernel::Linux6_12, "rdma-volumes", &scratch)
-        .programs(&[&common::plugin(), programs[0], programs[1]], &scratch)
+        .programs(&[&plugin::plugin(), programs[0], programs[1]], &scratch)
         .disk(&disk)
         .processors(2)
         .run();

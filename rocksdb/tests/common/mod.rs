@@ -4,22 +4,17 @@
 #![allow(dead_code)]
 
 pub(crate) mod built;
+mod plugin;
 pub(crate) mod program;
 pub(crate) mod tap;
 
+pub(crate) use plugin::plugin;
+
 use crate::rack::{Rack, VOLUME};
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
 /// Options of a URI for tests: a client that was killed is soon forgotten.
 const OPTIONS: &str = "ttl=1500ms&quarantine=3s&lock_patience=60s&io_timeout=2s&patience=5s";
-
-/// The plug-in, which cargo has built with this test.
-pub(crate) fn plugin() -> PathBuf {
-    let path = std::env::current_exe().expect("this test").with_file_name("libgimbal_rocksdb.so");
-    assert!(path.exists(), "{} is not there", path.display());
-    path
-}
 
 /// A rack of two targets with a volume.
 pub(crate) fn rack(name: &str) -> Rack {

@@ -1,5 +1,8 @@
 //! A folder for one test, removed at its end unless the test failed.
 
+// Each test binary uses a part of this.
+#![allow(dead_code)]
+
 use std::path::{Path, PathBuf};
 
 /// A new folder in cargo's folder for tests.
