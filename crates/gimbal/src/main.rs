@@ -8,6 +8,7 @@
 
 mod address;
 mod bench;
+mod beside;
 mod completions;
 mod config;
 mod control;

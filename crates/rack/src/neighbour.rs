@@ -1,12 +1,14 @@
 //! A neighbour of the databases: a tenant that does one kind of work on every SSD, without an end, and honours credits.
 
 use crate::asked::{Asked, Task};
-use crate::files::MICRO_SLOTS;
+use crate::files::{MICRO_SLOTS, SLOT};
 use crate::path::Path;
 use blob::{Place, SsdId};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sched::IoKind;
+use std::str::FromStr;
+use units::Bytes;
 
 /// The work of a neighbour, on each SSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,22 +22,41 @@ pub enum Work {
 }
 
 impl Work {
-    /// All of them, with their names.
-    pub const ALL: [(&'static str, Work); 3] =
-        [("backup", Work::Backup), ("load", Work::Load), ("batch", Work::Batch)];
+    /// All of them.
+    pub const ALL: [Work; 3] = [Work::Backup, Work::Load, Work::Batch];
 
-    fn outstanding(self) -> usize {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Work::Backup => "backup",
+            Work::Load => "load",
+            Work::Batch => "batch",
+        }
+    }
+
+    /// IOs outstanding on each SSD.
+    pub fn outstanding(self) -> u32 {
         match self {
             Work::Backup | Work::Load => 16,
             Work::Batch => 128,
         }
     }
 
-    fn slots(self) -> u64 {
+    /// Bytes of an IO.
+    pub fn length(self) -> Bytes {
         match self {
-            Work::Backup | Work::Load => 32,
-            Work::Batch => 1,
+            Work::Backup | Work::Load => Bytes::kib(128),
+            Work::Batch => Bytes::kib(4),
         }
+    }
+
+    fn slots(self) -> u64 {
+        self.length().get() / SLOT
+    }
+
+    /// Whether an IO begins where the one before ended.
+    fn is_in_order(self) -> bool {
+        self != Work::Batch
     }
 
     fn kind(self) -> IoKind {
@@ -43,6 +64,17 @@ impl Work {
             Work::Backup | Work::Batch => IoKind::Read,
             Work::Load => IoKind::Write,
         }
+    }
+}
+
+impl FromStr for Work {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Work, String> {
+        let found = Work::ALL.into_iter().find(|work| work.name() == name);
+        found.ok_or_else(|| {
+            format!("there is no such work; there are {}", Work::ALL.map(Work::name).join(", "))
+        })
     }
 }
 
@@ -74,13 +106,12 @@ impl Neighbour {
     fn ask(&mut self, ssd: usize) {
         let length = self.work.slots();
         let pieces = self.slots / length;
-        let piece = match self.work {
-            Work::Batch => self.random.random_range(0..pieces),
-            Work::Backup | Work::Load => {
-                let piece = self.next[ssd];
-                self.next[ssd] = (piece + 1) % pieces;
-                piece
-            }
+        let piece = if self.work.is_in_order() {
+            let piece = self.next[ssd];
+            self.next[ssd] = (piece + 1) % pieces;
+            piece
+        } else {
+            self.random.random_range(0..pieces)
         };
         let slot = piece * length;
         let place = Place { ssd: SsdId(ssd as u32), micro: slot / MICRO_SLOTS };

@@ -105,7 +105,7 @@ fn beside(neighbours: &[Work], has_classes: bool, scheduler: PolicyChoice) -> Re
 
 #[test]
 fn neighbours_take_as_much_as_the_scheduler_lets_them() {
-    let all = Work::ALL.map(|(_, work)| work);
+    let all = Work::ALL;
     let [none, level] = [PolicyChoice::none(), PolicyChoice::from(Learnt::default())];
     let alone = beside(&[], false, none.clone());
     assert!(alone.bytes.1.is_empty());

@@ -51,6 +51,7 @@ fn phase<'a>(
     mut step: impl FnMut(&'a Instance, u32) -> Step<'a>,
     tell: impl Fn(u64),
 ) -> Result<Vec<(Latencies, Instant)>, String> {
+    tell(0);
     let done = AtomicU64::new(0);
     let (ended, endings) = channel();
     thread::scope(|scope| {

@@ -141,6 +141,46 @@ fn schedulers_and_read_policies_are_compared_on_volumes() {
 }
 
 #[test]
+fn databases_have_neighbours_and_objectives() {
+    let output = bench(&[
+        "--compare",
+        "level",
+        "--workload",
+        "B",
+        "--records",
+        "400",
+        "--operations",
+        "400",
+        "--instances",
+        "2",
+        "--neighbour",
+        "backup,load,batch,load",
+        "--objective",
+        "1000",
+        "5ms",
+        "--speed",
+        "0.2",
+        "--size",
+        "1G",
+        "--db-options",
+        "write_buffer_size=64K",
+        "--json",
+        "-",
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let [(on, _, report)] = &runs(&output)[..] else { panic!("one run") };
+    assert_eq!(on, "level");
+    is_whole(report, 2, 400);
+    let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let neighbours = results["runs"][0]["neighbours"].as_array().expect("the neighbours");
+    let names: Vec<&str> = neighbours.iter().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(names, ["backup", "load", "batch", "load"]);
+    for neighbour in neighbours {
+        assert!(neighbour["megabytes_per_second"].as_f64() > Some(0.0), "{neighbour}");
+    }
+}
+
+#[test]
 fn a_database_lies_on_the_volume_of_a_rack() {
     built::gimbal();
     let rack = Rack::new("ycsb-volume", 2);
@@ -170,6 +210,12 @@ fn a_mistake_is_named() {
         (&["--dir", "x", "--compare", "fastest"], "level"),
         (&["--dir", "x", "--compare", "none", "--policy", "luck"], "primary"),
         (&["--dir", "/proc/x", "--operations", "1"], "/proc/x"),
+        (&["--dir", "x", "--operations", "1", "--neighbour", "load"], "give --compare"),
+        (&["--compare", "none", "--operations", "1", "--neighbour", "lode"], "there are backup, load, batch"),
+        (
+            &["--compare", "level", "--operations", "1", "--objective", "0", "1ms"],
+            "--objective: 0 is no number",
+        ),
         (&["--dir", "x", "--operations", "1", "--db-options", "speed=11"], "speed"),
     ];
     for (arguments, named) in cases {
@@ -209,7 +255,7 @@ fn the_driver_ends_with_its_standard_input() {
     for line in BufReader::new(driver.stdout.take().expect("piped")).lines() {
         match serde_json::from_str(&line.expect("text")).expect("a message") {
             // It would go on for ever.
-            Message::Progress { phase: Phase::Running, .. } => input = None,
+            Message::Progress { phase: Phase::Running, done: 1.., .. } => input = None,
             Message::Progress { .. } => {}
             Message::Report(found) => report = Some(found),
             Message::Failed(why) => panic!("{why}"),

@@ -4,17 +4,18 @@
 //! set.
 
 use super::progress::Bar;
+use crate::beside::Beside;
 use crate::output;
 use ::lab::racks::{self, OPTIONS, Point, RackRecord, RackRun};
 use ::lab::scheduler::Scheduler;
 use ::lab::ssds::CalibratedSsd;
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use blob::steer::Policy;
 use clap::ValueEnum;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
-use rack::{Work, World};
-use sched::{Percentile, Share, Slo};
+use rack::World;
+use sched::Share;
 use sim::Network;
 use ssd::Image;
 use std::path::Path;
@@ -65,20 +66,11 @@ pub(super) struct Args {
     /// State of their flash at the start
     #[arg(long, value_enum, default_value = "fragmented")]
     condition: Condition,
-    /// Other tenants of every SSD: `backup` (reads of 128 KiB in order, 16 outstanding), `load` (writes, the same),
-    /// `batch` (reads of 4 KiB at random, 128 outstanding); a name may be repeated
-    #[arg(long, value_name = "WORK,...", value_delimiter = ',')]
-    neighbour: Vec<String>,
     /// Each database says what it waits for: its log goes before its reads, and these before its compactions
     #[arg(long)]
     classes: bool,
-    /// Each database has this objective on each SSD, with `level` and ReFlex: IOs per second, and the 99th percentile of
-    /// their latency
-    #[arg(long, value_names = ["IOPS", "TIME"], num_args = 2)]
-    objective: Option<Vec<String>>,
-    /// Reads among the objective's IOs, in percent; with 0 it is one for writes
-    #[arg(long, value_name = "PERCENT", default_value_t = 100, requires = "objective", value_parser = clap::value_parser!(u8).range(0..=100))]
-    objective_reads: u8,
+    #[command(flatten)]
+    beside: Beside,
     /// Virtual time before measuring
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     warm_up: Nanos,
@@ -121,11 +113,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         Condition::Fragmented => ssd::Condition::Fragmented,
     };
     let image = Image::new(&ssd.profile, condition, args.seed);
-    let neighbours = args.neighbour.iter().map(|name| neighbour(name)).collect::<Result<Vec<_>>>()?;
-    let share = Share {
-        slo: args.objective.as_deref().map(|words| objective(words, args.objective_reads)).transpose()?,
-        ..Share::EQUAL
-    };
+    let share = Share { slo: args.beside.objective()?, ..Share::EQUAL };
     let policies = args.policy.iter().map(|name| policy(name)).collect::<Result<Vec<_>>>()?;
     let mut runs = Vec::new();
     for scheduler in &args.scheduler {
@@ -155,7 +143,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
                         options: OPTIONS,
                         share,
                         has_classes: args.classes,
-                        neighbours: neighbours.clone(),
+                        neighbours: args.beside.neighbours().to_vec(),
                         is_log_buffered: args.log == LogMode::Buffered,
                         warm_up: args.warm_up,
                         duration: args.duration,
@@ -200,25 +188,6 @@ fn policy(name: &str) -> Result<(&'static str, Policy)> {
         let known = Policy::ALL.map(|(name, _)| name).join(", ");
         format!("--policy: there is no policy {name}; there are {known}")
     })
-}
-
-fn neighbour(name: &str) -> Result<Work> {
-    let found = Work::ALL.into_iter().find(|(known, _)| *known == name);
-    found.map(|(_, work)| work).with_context(|| {
-        let known = Work::ALL.map(|(name, _)| name).join(", ");
-        format!("--neighbour: there is no work {name}; there are {known}")
-    })
-}
-
-fn objective(words: &[String], read_percent: u8) -> Result<Slo> {
-    let [iops, latency] = words else { unreachable!("clap takes two") };
-    let iops: u64 = iops.parse().ok().filter(|iops| *iops > 0).with_context(|| {
-        format!("--objective: {iops} is no number of IOs per second; write 2000, for example")
-    })?;
-    let latency: Nanos = latency
-        .parse()
-        .map_err(|error| anyhow!("--objective: {latency}: {error}; write 2ms, for example"))?;
-    Ok(Slo { iops, read_percent, percentile: Percentile::P99, latency })
 }
 
 fn workload(name: char, records: u64) -> Result<Workload> {

@@ -38,8 +38,14 @@ impl Driver {
         Ok(Driver(path))
     }
 
-    /// Carries out a plan.
-    pub(super) fn run(&self, plan: &Plan, title: &str, interrupt: &Interrupt) -> Result<Report> {
+    /// Carries out a plan. `on_operations` is called once the databases are loaded and their operations begin.
+    pub(super) fn run(
+        &self,
+        plan: &Plan,
+        title: &str,
+        interrupt: &Interrupt,
+        on_operations: impl FnOnce(),
+    ) -> Result<Report> {
         let about = || format!("{} cannot be started", self.0.display());
         // In its own process group, so that control-C reaches only this program.
         let mut child = Command::new(&self.0)
@@ -55,12 +61,20 @@ impl Driver {
         line.push('\n');
         // An error means that the program has ended already; its output gives the reason.
         let _ = running.input.as_mut().expect("open until the end").write_all(line.as_bytes());
+        let mut on_operations = Some(on_operations);
         for line in output.lines() {
             let line = line.context("what the driver says")?;
             let message = serde_json::from_str(&line)
                 .map_err(|error| anyhow!("the driver says what is no message ({error}): {line}"))?;
             match message {
-                Message::Progress { phase, done, of } => running.bar.show(phase, done, of),
+                Message::Progress { phase, done, of } => {
+                    if matches!(phase, Phase::Ramp | Phase::Running)
+                        && let Some(begin) = on_operations.take()
+                    {
+                        begin();
+                    }
+                    running.bar.show(phase, done, of);
+                }
                 Message::Report(report) => return Ok(*report),
                 Message::Failed(why) => bail!(why),
             }

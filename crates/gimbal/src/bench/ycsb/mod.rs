@@ -7,16 +7,19 @@
 //! RocksDB is in a separate program (`driver`), so this command builds with cargo alone.
 
 mod driver;
+mod neighbours;
 mod rack;
 mod show;
 
+use crate::beside::Beside;
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::serve::{FlashCondition, Schedulers, speed};
 use anyhow::{Context, Result, bail, ensure};
 use blob::steer::Policy;
 use driver::Driver;
-use rack::Rack;
+use neighbours::Neighbours;
+use rack::{Rack, Tenants};
 use sched::Scheduler;
 use server::config::Speed;
 use show::Run;
@@ -82,6 +85,8 @@ pub(crate) struct Args {
     no_load: bool,
     #[command(flatten)]
     ssds: Ssds,
+    #[command(flatten)]
+    beside: Beside,
     /// Sync each write
     #[arg(long)]
     sync: bool,
@@ -139,6 +144,10 @@ pub(crate) fn run_command(args: &Args) -> Result<ExitCode> {
         !args.compare.is_empty() || !args.uri.is_empty() || args.dir.is_some(),
         "where are the databases? Give --compare SCHEDULER,… (targets of this command), --uri (volumes) or --dir"
     );
+    ensure!(
+        !args.beside.is_given() || !args.compare.is_empty(),
+        "--neighbour and --objective are for the targets of this command: give --compare SCHEDULER,…, too"
+    );
     let (properties, workload) = workload(args)?;
     ensure!(
         workload.operations > 0 || args.runtime.is_some(),
@@ -152,25 +161,37 @@ pub(crate) fn run_command(args: &Args) -> Result<ExitCode> {
     let mut runs = Vec::new();
     if let Some(dir) = &args.dir {
         let plan = plan(args, &properties, in_directory(dir, args.instances)?);
-        runs.push(Run::new("local directory", "", driver.run(&plan, "local directory", &interrupt)?));
+        runs.push(Run::new("local directory", "", driver.run(&plan, "local directory", &interrupt, || ())?));
     }
     if !args.uri.is_empty() {
         let places = args.uri.iter().zip(1..).map(|(uri, number)| on_volume(number, uri.clone()));
         let plan = plan(args, &properties, places.collect());
-        runs.push(Run::new("volumes", "", driver.run(&plan, "volumes", &interrupt)?));
+        runs.push(Run::new("volumes", "", driver.run(&plan, "volumes", &interrupt, || ())?));
     }
+    let works = args.beside.neighbours();
+    let tenants = Tenants {
+        databases: args.instances,
+        objective: args.beside.objective()?,
+        neighbours: u32::try_from(works.len()).context("--neighbour: there are too many")?,
+    };
     for scheduler in &args.compare {
         for policy in args.policy.iter().filter(|_| !interrupt.is_set()) {
             let title = format!("{}, reads by {policy}", scheduler.name);
             let run = || -> Result<_> {
-                let rack = Rack::start(&args.ssds, scheduler, args.instances)?;
+                let rack = Rack::start(&args.ssds, scheduler, &tenants)?;
                 let places = (1..=args.instances).map(|number| on_volume(number, rack.uri(number, policy)));
-                let report = driver.run(&plan(args, &properties, places.collect()), &title, &interrupt)?;
+                let plan = plan(args, &properties, places.collect());
+                let mut neighbours = None;
+                let report = driver.run(&plan, &title, &interrupt, || {
+                    if !works.is_empty() {
+                        neighbours = Some(Neighbours::start(works, rack.addresses(), args.ramp));
+                    }
+                })?;
+                let done = neighbours.map(Neighbours::end).transpose()?.unwrap_or_default();
                 rack.end()?;
-                Ok(report)
+                Ok(Run::beside(scheduler.name, policy, report, done))
             };
-            let report = run().with_context(|| format!("the run with {title}"))?;
-            runs.push(Run::new(scheduler.name, policy, report));
+            runs.push(run().with_context(|| format!("the run with {title}"))?);
         }
     }
     show::show(&runs, &properties, args.json.as_deref())?;

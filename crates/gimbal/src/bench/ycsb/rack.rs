@@ -1,7 +1,7 @@
 //! A rack for one run: targets in this process, each with an emulated SSD, registered in a store, and a volume per
-//! database.
+//! database. If there are neighbours, the last quarter of each SSD is theirs.
 //!
-//! Each database uses its own host NQN, so it is a tenant of its own. All files of the rack are removed with it.
+//! Each database uses its own host NQN, so it is a tenant of its own, and so does each neighbour. All files of the rack are removed with it.
 
 use super::{Ssds, database};
 use crate::registration::Registration;
@@ -11,9 +11,12 @@ use blob::Geometry;
 use blob::catalog;
 use blob::store::Store;
 use blob_meta::EtcdFiles;
-use sched::Scheduler;
-use server::config::{AllowedHosts, Condition, Config, DeviceKind, EmulatedConfig, RackConfig};
+use sched::{Scheduler, Slo};
+use server::config::{
+    AllowedHosts, Condition, Config, DeviceKind, EmulatedConfig, RackConfig, ShareConfig, TenantConfig,
+};
 use server::{Server, ServerHandle, Shutdown};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -28,6 +31,17 @@ const REGISTERED: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
 /// Time limit for a target to finish its outstanding commands.
 const DRAIN_LIMIT: Duration = Duration::from_secs(20);
+
+/// The subsystem of the neighbours, on every target.
+pub(super) const NEIGHBOURS: &str = "nqn.2025-01.io.gimbal:ycsb:neighbours";
+
+/// The tenants of a rack.
+pub(super) struct Tenants {
+    pub(super) databases: u32,
+    /// Of each database, on each SSD.
+    pub(super) objective: Option<Slo>,
+    pub(super) neighbours: u32,
+}
 
 /// Targets with a volume per database.
 pub(super) struct Rack {
@@ -65,14 +79,19 @@ fn host(number: u32) -> String {
     format!("nqn.2025-01.io.gimbal:ycsb:{}", database(number))
 }
 
+/// The host NQN of a neighbour.
+pub(super) fn neighbour_host(number: u32) -> String {
+    format!("nqn.2025-01.io.gimbal:ycsb:neighbour-{number}")
+}
+
 impl Rack {
     /// Starts the targets with a scheduler, and creates a volume for each database.
-    pub(super) fn start(ssds: &Ssds, scheduler: &'static Scheduler, instances: u32) -> Result<Rack> {
+    pub(super) fn start(ssds: &Ssds, scheduler: &'static Scheduler, tenants: &Tenants) -> Result<Rack> {
         let folder = Folder::new()?;
         let text = folder.store()?;
         let mut rack = Rack { targets: Vec::new(), folder };
         for number in 1..=ssds.targets {
-            let server = Server::start(config(ssds, number, scheduler, instances, &text));
+            let server = Server::start(config(ssds, number, scheduler, tenants, &text));
             let server = server.with_context(|| format!("starting target {number}"))?;
             let registration = Registration::start().context("the thread that registers the SSDs")?;
             registration.offer(&server);
@@ -81,7 +100,7 @@ impl Rack {
         let mut store = blob_meta::open(&text, &EtcdFiles::default()).map_err(|reason| anyhow!(reason))?;
         await_registration(&mut *store, ssds.targets as usize)?;
         let geometry = Geometry { mega: MEGA, ..Geometry::default() };
-        for number in 1..=instances {
+        for number in 1..=tenants.databases {
             let name = database(number);
             catalog::create(&mut *store, &name, geometry)
                 .with_context(|| format!("volume {name} was not created; is --size large enough?"))?;
@@ -96,6 +115,11 @@ impl Rack {
         format!("gimbal://{name}?store={}&host={host}&policy={policy}", store.display())
     }
 
+    /// The addresses of the targets, where neighbours find [`NEIGHBOURS`].
+    pub(super) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.targets.iter().map(|(_, server)| server.addresses()[0])
+    }
+
     /// Stops the targets in order.
     pub(super) fn end(self) -> Result<()> {
         for (registration, server) in self.targets {
@@ -107,7 +131,7 @@ impl Rack {
     }
 }
 
-fn config(ssds: &Ssds, number: u32, scheduler: &'static Scheduler, instances: u32, store: &str) -> Config {
+fn config(ssds: &Ssds, number: u32, scheduler: &'static Scheduler, tenants: &Tenants, store: &str) -> Config {
     let emulated = EmulatedConfig {
         profile: ssds.profile.clone(),
         condition: match ssds.condition {
@@ -122,7 +146,21 @@ fn config(ssds: &Ssds, number: u32, scheduler: &'static Scheduler, instances: u3
     config.devices[0].scheduler.policy = scheduler;
     config.subsystems[0].nqn.clone_from(&nqn);
     // Hosts that are listed are tenants of their own, also if several share an address.
-    config.subsystems[0].hosts = AllowedHosts::Only((1..=instances).map(host).collect());
+    let databases: Vec<String> = (1..=tenants.databases).map(host).collect();
+    if let Some(slo) = tenants.objective {
+        let share = ShareConfig { slo: Some(slo), ..ShareConfig::EQUAL };
+        config.tenants = databases.iter().map(|host| TenantConfig::with(host, share.clone())).collect();
+    }
+    config.subsystems[0].hosts = AllowedHosts::Only(databases);
+    if tenants.neighbours > 0 {
+        let volumes = Bytes(ssds.size.get() / 4 * 3 / MIB * MIB);
+        let mut beside = config.subsystems[0].clone();
+        NEIGHBOURS.clone_into(&mut beside.nqn);
+        beside.hosts = AllowedHosts::Only((1..=tenants.neighbours).map(neighbour_host).collect());
+        beside.namespaces[0].offset = volumes;
+        config.subsystems[0].namespaces[0].size = Some(volumes);
+        config.subsystems.push(beside);
+    }
     let mut rack = RackConfig::new(store, &format!("target-{number}"), &[&nqn]);
     rack.mega = Bytes(MEGA);
     config.rack = Some(rack);

@@ -1,5 +1,6 @@
 //! Results as tables and as JSON.
 
+use super::neighbours::Done;
 use crate::output;
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
@@ -18,11 +19,17 @@ pub(super) struct Run {
     /// The policy that chooses which copy is read; empty if there is only one copy or the URI sets the policy.
     reads: String,
     pub(super) report: Report,
+    neighbours: Vec<Done>,
 }
 
 impl Run {
     pub(super) fn new(on: &str, reads: &str, report: Report) -> Run {
-        Run { on: on.to_owned(), reads: reads.to_owned(), report }
+        Run::beside(on, reads, report, Vec::new())
+    }
+
+    /// The same with what neighbours have done.
+    pub(super) fn beside(on: &str, reads: &str, report: Report, neighbours: Vec<Done>) -> Run {
+        Run { on: on.to_owned(), reads: reads.to_owned(), report, neighbours }
     }
 }
 
@@ -44,6 +51,9 @@ pub(super) fn show(runs: &[Run], properties: &Properties, json: Option<&Path>) -
         output::write_file(path, format!("{text}\n").as_bytes())?;
     }
     output::line(details(runs))?;
+    if runs.iter().any(|run| !run.neighbours.is_empty()) {
+        output::line(neighbours(runs))?;
+    }
     if runs.len() > 1 {
         output::line(comparison(runs))?;
     }
@@ -69,7 +79,7 @@ fn details(runs: &[Run]) -> Table {
     let header = ["databases on", "reads", "", "ops/s", "avg ms", "p50", "p99", "p99.9", "max"];
     let mut table = table(header, 3);
     for run in runs {
-        let Run { on, reads, report } = run;
+        let Run { on, reads, report, .. } = run;
         let per_second = |count: u64| count as f64 / report.seconds.max(f64::MIN_POSITIVE);
         let mut lines = vec![("all", report.total.throughput, report.total.all)];
         let kinds = &report.total.kinds;
@@ -94,13 +104,24 @@ fn details(runs: &[Run]) -> Table {
     table
 }
 
+/// The neighbours' throughput. A run is one row, with a line for each of them.
+fn neighbours(runs: &[Run]) -> Table {
+    let mut table = table(["beside", "reads", "", "MB/s"], 3);
+    for Run { on, reads, neighbours, .. } in runs {
+        let names: Vec<&str> = neighbours.iter().map(|done| done.name).collect();
+        let speeds = neighbours.iter().map(|done| format!("{:.1}", done.megabytes_per_second));
+        table.add_row([on, reads, &names.join("\n"), &speeds.collect::<Vec<_>>().join("\n")]);
+    }
+    table
+}
+
 /// Compares all runs with the first.
 fn comparison(runs: &[Run]) -> Table {
     let header = ["databases on", "reads", "ops/s", "× first", "p99.9 ms", "× first"];
     let mut table = table(header, 2);
     let first = &runs[0].report.total;
     let ratio = |value: f64, of: f64| if of > 0.0 { format!("{:.2}", value / of) } else { "–".to_owned() };
-    for Run { on, reads, report } in runs {
+    for Run { on, reads, report, .. } in runs {
         let total = &report.total;
         table.add_row([
             on.clone(),
