@@ -34,6 +34,8 @@ allowed=(
 	'clocksource: .*'
 	'sched: RT throttling activated'
 	'perf: interrupt took too long'
+	# After ten messages of one place, which are judged themselves.
+	'[a-z_0-9]+: [0-9]+ callbacks suppressed$'
 )
 trap 'fail "line $LINENO: $BASH_COMMAND"' ERR
 set -E
@@ -216,6 +218,19 @@ on_target() {
 	answer=$({ echo "{ $1; } </dev/null 2>&1; echo status=\$?; exit" >&4 && cat <&4; } 4<>"/dev/tcp/10.0.2.2/$CONTROL") || return
 	printf %s "${answer%status=*}"
 	[ "${answer##*status=}" = 0 ]
+}
+
+# The binary under test. Not for the background: $! would be a shell.
+gimbal() { "$LOADER" --library-path /gimbal /gimbal/gimbal "$@"; }
+
+# Parts of a target's configuration.
+an_ssd() { # an_ssd DISK: the device `ssd`
+	printf '[[device]]\nname = "ssd"\nkind = "block"\npath = "%s"\n' "$1"
+}
+a_subsystem() { # a_subsystem NQN [FIELD...]: open to every host, with namespace 1 on the SSD, which has these fields
+	printf '[[subsystem]]\nnqn = "%s"\nallow_any_host = true\n' "$1"
+	printf '[[subsystem.namespace]]\nnsid = 1\ndevice = "ssd"\n'
+	printf '%s\n' "${@:2}"
 }
 
 # Serves /dev/vda by RDMA, as NQN; or as /tmp/gimbal.toml says, if the walk has a function that writes it.

@@ -4,7 +4,6 @@
 set -a # what is told may use all of this
 # shellcheck source=tests/guest/walks/lib.sh
 . /walks/lib.sh
-gimbal() { "$LOADER" --library-path /gimbal /gimbal/gimbal "$@"; }
 prepare_target() {
 	cat >/tmp/gimbal.toml <<-TOML
 		listen = ["rdma://10.9.0.1:4420", "10.9.0.1:4421", "127.0.0.1:4421"]
@@ -12,25 +11,9 @@ prepare_target() {
 		socket = "/tmp/admin.sock"
 		[metrics]
 		listen = "127.0.0.1:9100"
-		[[device]]
-		name = "ssd"
-		kind = "block"
-		path = "/dev/vda"
-		[[subsystem]]
-		nqn = "$NQN"
-		allow_any_host = true
-		[[subsystem.namespace]]
-		nsid = 1
-		device = "ssd"
-		size = "64M"
-		[[subsystem]]
-		nqn = "$NQN:beside"
-		allow_any_host = true
-		[[subsystem.namespace]]
-		nsid = 1
-		device = "ssd"
-		offset = "64M"
-		size = "64M"
+		$(an_ssd /dev/vda)
+		$(a_subsystem "$NQN" 'size = "64M"')
+		$(a_subsystem "$NQN:beside" 'offset = "64M"' 'size = "64M"')
 	TOML
 }
 begin

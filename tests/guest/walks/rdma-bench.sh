@@ -3,7 +3,6 @@
 # (nvmet-rdma). Both are in the guest. What was written is read back and compared.
 # shellcheck source=tests/guest/walks/lib.sh
 . /walks/lib.sh
-gimbal() { "$LOADER" --library-path /gimbal /gimbal/gimbal "$@"; }
 host=nqn.2024-06.io.gimbal:with-a-key
 prepare_target() {
 	[ -e /tmp/key ] || gimbal key gen /tmp/key
@@ -11,17 +10,8 @@ prepare_target() {
 		state_dir = "/tmp/state"
 		listen = ["rdma://$address:$PORT"]
 		spin = "0s"
-		[[device]]
-		name = "ssd"
-		kind = "block"
-		path = "/dev/vda"
-		[[subsystem]]
-		nqn = "$NQN"
-		allow_any_host = true
-		[[subsystem.namespace]]
-		nsid = 1
-		device = "ssd"
-		size = "64M"
+		$(an_ssd /dev/vda)
+		$(a_subsystem "$NQN" 'size = "64M"')
 		[[subsystem]]
 		nqn = "$NQN:proved"
 		hosts = ["$host"]

@@ -16,12 +16,7 @@ prepare_target() {
 		backing = "none"
 		speed = 0.01
 		scheduler = "$scheduler"
-		[[subsystem]]
-		nqn = "$NQN"
-		allow_any_host = true
-		[[subsystem.namespace]]
-		nsid = 1
-		device = "ssd"
+		$(a_subsystem "$NQN")
 	TOML
 }
 begin
@@ -31,7 +26,7 @@ bytes_of() { sed -n "/\"name\": \"$1\"/,/\"bytes\":/s/[^0-9]*\([0-9]*\),/\1/p" /
 # Sets `ratio`: bytes of the second tenant for a hundred of the first.
 ratio() {
 	local small large
-	"$LOADER" --library-path /gimbal /gimbal/gimbal bench --transport rdma --addr 10.0.2.15:4420 --nqn "$NQN" --runtime "${1}s" --json - \
+	gimbal bench --transport rdma --addr 10.0.2.15:4420 --nqn "$NQN" --runtime "${1}s" --json - \
 		--job name=small,rw=randread,bs=4k,iodepth=32 --job name=large,rw=randread,bs=128k,iodepth=32 >/tmp/results || fail "bench: $(tail -n 20 /tmp/results)"
 	small=$(bytes_of small)
 	large=$(bytes_of large)

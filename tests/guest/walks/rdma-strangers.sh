@@ -9,16 +9,8 @@ prepare_target() {
 		[limits]
 		connections_waiting = 16
 		stall_timeout = "2s"
-		[[device]]
-		name = "ssd"
-		kind = "block"
-		path = "/dev/vda"
-		[[subsystem]]
-		nqn = "$NQN"
-		allow_any_host = true
-		[[subsystem.namespace]]
-		nsid = 1
-		device = "ssd"
+		$(an_ssd /dev/vda)
+		$(a_subsystem "$NQN")
 	TOML
 }
 begin

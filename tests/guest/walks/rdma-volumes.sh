@@ -3,7 +3,6 @@
 # killed under load. Targets and clients are in the guest, on /dev/vda and /dev/vdb.
 # shellcheck source=tests/guest/walks/lib.sh
 . /walks/lib.sh
-gimbal() { "$LOADER" --library-path /gimbal /gimbal/gimbal "$@"; }
 export GIMBAL_STORE=/tmp/store
 disks=(/dev/vda /dev/vdb) targets=()
 
@@ -22,16 +21,8 @@ serve() {
 		subsystems = ["$NQN-$1"]
 		mega = "16M"
 		ttl = "3s"
-		[[device]]
-		name = "ssd"
-		kind = "block"
-		path = "${disks[$1]}"
-		[[subsystem]]
-		nqn = "$NQN-$1"
-		allow_any_host = true
-		[[subsystem.namespace]]
-		nsid = 1
-		device = "ssd"
+		$(an_ssd "${disks[$1]}")
+		$(a_subsystem "$NQN-$1")
 	TOML
 	"$LOADER" --library-path /gimbal /gimbal/gimbal serve -c "/tmp/target-$1.toml" >/dev/null 2>>/tmp/target.log &
 	targets[$1]=$!

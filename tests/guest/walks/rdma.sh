@@ -19,25 +19,9 @@ write_config() {
 		socket = "/tmp/admin.sock"
 		[limits]
 		queue_depth = 64
-		[[device]]
-		name = "ssd"
-		kind = "block"
-		path = "/dev/vda"
-		[[subsystem]]
-		nqn = "$NQN"
-		allow_any_host = true
-		[[subsystem.namespace]]
-		nsid = 1
-		device = "ssd"
-		size = "64M"
-		[[subsystem]]
-		nqn = "$NQN:proved"
-		allow_any_host = true
-		[[subsystem.namespace]]
-		nsid = 1
-		device = "ssd"
-		offset = "64M"
-		size = "64M"
+		$(an_ssd /dev/vda)
+		$(a_subsystem "$NQN" 'size = "64M"')
+		$(a_subsystem "$NQN:proved" 'offset = "64M"' 'size = "64M"')
 		[[host]]
 		nqn = "nqn.2024-06.io.gimbal:with-a-key"
 		dhchap_key = "/tmp/key"
@@ -48,7 +32,6 @@ allow 'rdma connection establishment failed|failed to connect (queue|socket)|Fai
 allow 'Connect command failed|DH-HMAC-CHAP|authentication|qid [0-9]+: (no key|auth)' 'proofs that are to fail'
 allow 'queue_size .* > ctrl sqsize .*clamping' 'more was asked for than the target has'
 allow 'address (resolved|error)|Connect rejected: status 8|error [0-9-]+|CM error' 'nobody listens'
-gimbal() { "$LOADER" --library-path /gimbal /gimbal/gimbal "$@"; }
 
 say "discovery has a record for each transport, whichever it comes by"
 for how in "rdma -s 4420" "tcp -s 4421"; do

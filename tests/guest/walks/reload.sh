@@ -10,17 +10,8 @@ prepare_target() { # of a target in the guest
 	cat >/tmp/gimbal.toml <<-TOML
 		state_dir = "/tmp/state"
 		listen = ["rdma://$address:$PORT"]
-		[[device]]
-		name = "ssd"
-		kind = "block"
-		path = "/dev/vda"
-		[[subsystem]]
-		nqn = "$NQN"
-		allow_any_host = true
-		[[subsystem.namespace]]
-		nsid = 1
-		device = "ssd"
-		size = "64M"
+		$(an_ssd /dev/vda)
+		$(a_subsystem "$NQN" 'size = "64M"')
 		$third
 	TOML
 }

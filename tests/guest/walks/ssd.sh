@@ -8,7 +8,6 @@
 begin
 # shellcheck disable=SC2034 # lib.sh connects there
 address=127.0.0.1
-gimbal() { "$LOADER" --library-path /gimbal /gimbal/gimbal "$@"; }
 nqn=nqn.2024-06.io.gimbal
 
 # The number in nvme0n1 is an order of arrival: these are the devices of a namespace by its identifier.

@@ -6,7 +6,6 @@
 # shellcheck source=tests/guest/walks/lib.sh
 . /walks/lib.sh
 begin
-gimbal() { "$LOADER" --library-path /gimbal /gimbal/gimbal "$@"; }
 probe() { # probe PLACE DEVICE OPTION...
 	gimbal ssdtest "$2" --out "/tmp/$1" --quick "${@:3}"
 }
