@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn memory_moves_between_pools_and_never_exceeds_the_limit() {
-        let limit = Bytes::mib(4);
+        let limit = Bytes::mib(2);
         let mut buffers = Buffers::new(limit);
         let mut out: Vec<(Option<usize>, IoBuffer)> = Vec::new();
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
