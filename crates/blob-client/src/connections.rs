@@ -150,8 +150,9 @@ impl Connections {
                     None => {
                         engine.close(controller);
                         one.wait(now);
-                        let SsdRecord { address, subsystem, uuid, .. } = &one.record;
-                        let why = format!("namespace {nsid} of {subsystem} at {address} is not SSD {uuid}");
+                        let SsdRecord { subsystem, uuid, .. } = &one.record;
+                        let at = one.record.addresses();
+                        let why = format!("namespace {nsid} of {subsystem} at {at} is not SSD {uuid}");
                         drop(self.troubles.send(Trouble::Ssd(why)));
                         None
                     }
@@ -239,9 +240,9 @@ fn controller_options(options: &Options, record: &SsdRecord) -> Result<Controlle
             format!("target {domain} offers its SSDs over TCP only (rdma:// in its `listen` adds RDMA)")
         })?,
     };
-    let addresses = text.to_socket_addrs().map_err(|error| format!("target {domain} at {text}: {error}"))?;
-    let address =
-        { addresses }.next().ok_or_else(|| format!("target {domain} at {text} has no IP address"))?;
+    let mut addresses =
+        text.to_socket_addrs().map_err(|error| format!("target {domain} at {text}: {error}"))?;
+    let address = addresses.next().ok_or_else(|| format!("target {domain} at {text} has no IP address"))?;
     let subsystem = Nqn::new(subsystem).map_err(|_| format!("{subsystem:?} of target {domain} is no NQN"))?;
     let base = ControllerOptions::new(address, subsystem, options.host.clone(), options.host_id);
     Ok(ControllerOptions {

@@ -220,8 +220,10 @@ on_target() {
 	[ "${answer##*status=}" = 0 ]
 }
 
-# The binary under test. Not for the background: $! would be a shell.
-gimbal() { "$LOADER" --library-path /gimbal /gimbal/gimbal "$@"; }
+# The binary under test, where it is not installed. Not for the background: $! would be a shell.
+if [ -n "${LOADER:-}" ]; then
+	gimbal() { "$LOADER" --library-path /gimbal /gimbal/gimbal "$@"; }
+fi
 
 # Parts of a target's configuration.
 an_ssd() { # an_ssd DISK: the device `ssd`

@@ -105,6 +105,8 @@ ends import
 run gimbal volume export v /again /tmp/out --transport rdma
 run diff -r /tmp/in /tmp/out
 LINES_SHOWN=12 run gimbal volume scrub v --transport rdma
-for target in "${targets[@]}"; do kill "$target"; done
-wait
+for target in "${targets[@]}"; do
+	kill "$target"
+	wait "$target" || fail "a target did not end in order: $(tail -n 20 /tmp/target.log)"
+done
 finish

@@ -153,6 +153,12 @@ pub(crate) fn run_command(args: &Args) -> Result<ExitCode> {
         workload.operations > 0 || args.runtime.is_some(),
         "the run would not end: give --operations or --runtime"
     );
+    let works = args.beside.neighbours();
+    let tenants = Tenants {
+        databases: args.instances,
+        objective: args.beside.objective()?,
+        neighbours: u32::try_from(works.len()).context("--neighbour: there are too many")?,
+    };
     let driver = Driver::find(args.driver.as_deref())?;
     if let Some(path) = args.json.as_deref().filter(|path| !output::is_stdout(path)) {
         output::check_writable(path)?;
@@ -168,12 +174,6 @@ pub(crate) fn run_command(args: &Args) -> Result<ExitCode> {
         let plan = plan(args, &properties, places.collect());
         runs.push(Run::new("volumes", "", driver.run(&plan, "volumes", &interrupt, || ())?));
     }
-    let works = args.beside.neighbours();
-    let tenants = Tenants {
-        databases: args.instances,
-        objective: args.beside.objective()?,
-        neighbours: u32::try_from(works.len()).context("--neighbour: there are too many")?,
-    };
     for scheduler in &args.compare {
         for policy in args.policy.iter().filter(|_| !interrupt.is_set()) {
             let title = format!("{}, reads by {policy}", scheduler.name);
