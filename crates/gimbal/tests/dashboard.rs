@@ -4,8 +4,11 @@
 
 mod http;
 mod process;
+#[path = "linux/scratch.rs"]
+mod scratch;
 
 use process::{Process, gimbal};
+use scratch::Scratch;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -24,12 +27,16 @@ struct Browser {
     driver: Child,
     address: String,
     session: String,
+    /// For the browser's temporary files: it leaves some when it ends.
+    _files: Scratch,
 }
 
 impl Browser {
     fn start(width: u32, dark: bool) -> Browser {
+        let files = Scratch::for_sockets(&format!("browser-{width}"));
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
+            .env("TMPDIR", files.file(""))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -42,7 +49,8 @@ impl Browser {
             }
         };
         thread::spawn(move || lines.for_each(drop));
-        let mut browser = Browser { driver, address: format!("127.0.0.1:{port}"), session: String::new() };
+        let mut browser =
+            Browser { driver, address: format!("127.0.0.1:{port}"), session: String::new(), _files: files };
         let mut words =
             vec!["--headless=new".to_owned(), "--no-sandbox".to_owned(), "--disable-gpu".to_owned()];
         words.push(format!("--window-size={width},1600"));
