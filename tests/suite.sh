@@ -35,6 +35,19 @@ phase() { # phase NAME COMMAND...
 	echo "== $name: passed after $((SECONDS - began)) s"
 }
 
+# A full disk ends a build in its middle, with words of the compiler: the space is looked at first.
+space() { # space GIB: what is free beside what earlier runs have built
+	local folder=${CARGO_TARGET_DIR:-target} free built
+	mkdir -p "$folder"
+	free=$(df --output=avail -k "$folder" | tail -n 1)
+	built=$(du -sk "$folder" | cut -f 1)
+	echo "suite.sh: $((free >> 20)) GiB are free, $((built >> 20)) GiB are built"
+	[ $((free + built)) -ge $(($1 << 20)) ] && return
+	echo "suite.sh: all that is built and written needs $1 GiB in $(realpath "$folder"): make room," \
+		"or name a folder with more in CARGO_TARGET_DIR" >&2
+	return 1
+}
+
 scripts() {
 	find tests rocksdb packaging crates -name '*.sh' -print0 |
 		xargs -0 shellcheck -x tests/guest/init tests/guest/init-systemd packaging/debian/{postinst,prerm,postrm} \
@@ -45,6 +58,7 @@ format() {
 	cargo fmt --all --check && cargo fmt --manifest-path rocksdb/bundled/Cargo.toml --all --check
 }
 
+phase "space" space 10
 phase "format" format
 phase "scripts" scripts
 phase "unsafe" tests/unsafe.sh
