@@ -100,3 +100,19 @@ fn job(work: Work, number: u32, ramp: Nanos) -> Job {
     job.ramp = ramp;
     job
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn neighbours_that_cannot_work_are_an_error_that_names_the_target() {
+        let deaf = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = deaf.local_addr().expect("an address");
+        thread::spawn(move || deaf.incoming().for_each(drop));
+        let neighbours = Neighbours::start(&[Work::Backup, Work::Load], [address].into_iter(), Nanos(0));
+        let error = neighbours.end().err().expect("nothing was served");
+        assert!(format!("{error:#}").contains(&format!("neighbours on target {address}")), "{error:#}");
+    }
+}
