@@ -38,7 +38,7 @@ phase() { # phase NAME COMMAND...
 # A full disk ends a build in its middle, with words of the compiler: the space is looked at first.
 space() { # space GIB: what is free beside what earlier runs have built
 	local folder=${CARGO_TARGET_DIR:-target} free built
-	mkdir -p "$folder"
+	mkdir -p "$folder" || return
 	free=$(df --output=avail -k "$folder" | tail -n 1)
 	built=$(du -sk "$folder" | cut -f 1)
 	echo "suite.sh: $((free >> 20)) GiB are free, $((built >> 20)) GiB are built"
