@@ -8,6 +8,7 @@ prepare_target() {
 	chmod 600 /tmp/key
 	write_config "$both"
 }
+six=fd00:9::15
 both='"rdma://10.0.2.15:4420", { address = "10.0.2.15:4421", transport = "tcp" }'
 
 # write_config ADDRESSES
@@ -26,6 +27,13 @@ write_config() {
 		nqn = "nqn.2024-06.io.gimbal:with-a-key"
 		dhchap_key = "/tmp/key"
 	TOML
+}
+reload() { # reload ADDRESSES
+	local before
+	before=$(grep -c reloaded /tmp/target.log || true)
+	write_config "$@"
+	kill -HUP "$target"
+	until_true 30 "the reload" eval "[ \$(grep -c reloaded /tmp/target.log) -gt $before ]"
 }
 begin
 allow 'rdma connection establishment failed|failed to connect (queue|socket)|Failed to (connect|create)' 'connections that are refused'
@@ -51,6 +59,24 @@ shows 'RDMA' gimbal ctl --socket /tmp/admin.sock connections
 shows 'sgls *: 0x5' nvme id-ctrl "/dev/$controller"
 disconnect
 
+say "the same by IPv6: discovery, a host that writes and verifies, our initiator"
+# An address is used at once when nobody is asked whether it is taken.
+echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad
+run ip -6 addr add $six/64 dev eth0
+reload "$both, \"rdma://[$six]:4420\""
+run nvme discover -t rdma -a $six -s 4420
+for line in 'adrfam: *ipv6' "traddr: *$six"; do
+	grep -q "$line" /tmp/output || fail "no record of IPv6: $(cat /tmp/output)"
+done
+four=$address address=$six CONNECT_ARGS="--queue-size=64"
+connect
+run fio --name=verify --filename="$namespace" --rw=randwrite --bs=16k --size=4m --ioengine=libaio --direct=1 --iodepth=4 --verify=crc32c \
+	--verify_fatal=1 --output-format=terse
+shows "$six" gimbal ctl --socket /tmp/admin.sock connections
+disconnect
+shows 'read' gimbal bench --addr "[$six]:4420" --transport rdma --nqn "$NQN" --rw randread --bs 4k --iodepth 4 --size 1m
+address=$four CONNECT_ARGS=
+
 say "a host proves who it is, or does not get in"
 all=$NQN NQN=$NQN:proved HOST_NQN=nqn.2024-06.io.gimbal:with-a-key HOST_ID=6f2a1d52-3c7b-4f0e-9a51-0b6d1c9e0042
 ! captured nvme connect -t rdma -a "$address" -s 4420 -n "$NQN" --hostnqn "$HOST_NQN" --hostid "$HOST_ID" --queue-size=64 --ctrl-loss-tmo=0 ||
@@ -66,13 +92,6 @@ esac
 NQN=$all HOST_NQN=
 
 say "a reload removes an address, and adds it again"
-reload() { # reload ADDRESSES
-	local before
-	before=$(grep -c reloaded /tmp/target.log || true)
-	write_config "$@"
-	kill -HUP "$target"
-	until_true 30 "the reload" eval "[ \$(grep -c reloaded /tmp/target.log) -gt $before ]"
-}
 reload '{ address = "10.0.2.15:4421", transport = "tcp" }'
 ! captured nvme connect -t rdma -a "$address" -s 4420 -n "$NQN" --queue-size=64 --ctrl-loss-tmo=0 || fail "it got in"
 reload "$both"
