@@ -82,6 +82,23 @@ fn alone(kernel: Kernel) {
 }
 
 #[test]
+fn linux_6_12_has_a_path_by_each_of_two_devices_and_loses_one() {
+    two_devices(Linux6_12);
+}
+
+#[test]
+#[ignore = "minutes of emulation: Linux 6.12 does the same in every run"]
+fn linux_6_1_has_a_path_by_each_of_two_devices_and_loses_one() {
+    two_devices(Linux6_1);
+}
+
+/// Runs the walk of two devices. The second is on a link without another end.
+fn two_devices(kernel: Kernel) {
+    let sockets = Scratch::for_sockets(&format!("devices-{kernel:?}"));
+    walk(kernel, "rdma-devices", |walk| walk.link(&sockets, 1));
+}
+
+#[test]
 fn strangers_that_break_the_rules_of_rdma_take_nothing_from_others() {
     let scratch = Scratch::new("rdma-strangers");
     let built = env::current_exe().expect("this test has a path");
