@@ -35,21 +35,7 @@ say "$queues queues have proved themselves"
 [ "$queues" -gt "${QUEUES_LEAST:-1}" ] || fail "only $queues queues"
 
 say "load: random writes, verified, again and again"
-(
-	while [ ! -e /tmp/enough ]; do
-		fio --name=load --filename="$namespace" --rw=randwrite --bs=16k --size=2m --ioengine=libaio --direct=1 \
-			--iodepth=4 --verify=crc32c --verify_fatal=1 --output-format=terse >/tmp/load 2>&1 || exit 1
-		echo right >>/tmp/loads
-	done
-) &
-load=$!
-loads() { [ "$(wc -l </tmp/loads)" -ge "$1" ]; }
-more_loads() { # waits until the load was verified once more, from its beginning
-	local now
-	now=$(wc -l </tmp/loads)
-	until_true 120 "the load" loads $((now + 2))
-}
-until_true 120 "the first load" loads 1
+start_loads "$namespace" 2m
 
 second=$(disk_of 2)
 has_mib() { [ "$(blockdev --getsize64 "$second")" = $(($1 << 20)) ]; }
@@ -57,21 +43,19 @@ has_mib 64 || fail "$second has $(blockdev --getsize64 "$second") bytes"
 
 say "the host proves itself anew, with the same key"
 echo "$KEY" >"/sys/class/nvme/$controller/dhchap_secret"
-more_loads
+another_load
 
 echo "add the next key"
 until_true 120 "the next key" has_mib 32
 echo "$NEXT_KEY" >"/sys/class/nvme/$controller/dhchap_secret"
-more_loads
+another_load
 is_live "$controller" || fail "$controller is $(controller_state "$controller")"
 
 echo "remove the old key"
 until_true 120 "the end of the old key" has_mib 64
 echo "$NEXT_KEY" >"/sys/class/nvme/$controller/dhchap_secret"
-more_loads
-touch /tmp/enough
-wait $load || fail "fio failed: $(cat /tmp/load)"
-say "$(wc -l </tmp/loads) loads"
+another_load
+end_loads
 disconnect
 try --dhchap-secret="$KEY"
 CONNECT_ARGS="--dhchap-secret=$NEXT_KEY" connect

@@ -11,6 +11,7 @@
 #   cable off / cable on           pulls the cable out of this guest, and plugs it in
 #   on_target COMMAND              must succeed in the guest of the target, which link-target.sh has made ready for that
 #   write_pieces / read_pieces     a writer in the background, and the proof that all it wrote is there
+#   start_loads / end_loads        a load in the background that verifies what it writes; another_load waits for it
 #   connect / disconnect           this target; waits until the namespaces are there or gone
 #   connect_beside NQN ID          the same target again, from another host or from the same
 #   allow REGEX REASON             a kernel message that belongs to what the walk does
@@ -272,6 +273,30 @@ read_pieces() {
 		n=$((n + 1))
 	done </tmp/pieces
 	say "$n pieces are right"
+}
+
+# Writes at random to the first part of a disk and verifies it, again and again until end_loads.
+start_loads() { # start_loads DISK SIZE [ARGUMENT-OF-FIO...]
+	rm -f /tmp/loads-end
+	: >/tmp/loads
+	(
+		while [ ! -e /tmp/loads-end ]; do
+			fio --name=load --filename="$1" --rw=randwrite --bs=16k --size="$2" --ioengine=libaio --direct=1 --iodepth=4 \
+				--verify=crc32c --verify_fatal=1 --output-format=terse "${@:3}" >/tmp/load 2>&1 || exit 1
+			echo right >>/tmp/loads
+		done
+	) &
+	load=$!
+	until_true 120 "the first load" more_loads 0
+}
+loads() { wc -l </tmp/loads; }
+more_loads() { [ "$(loads)" -gt "$1" ]; }
+# One that began after now.
+another_load() { until_true 120 "the load to go on" more_loads $(($(loads) + 1)); }
+end_loads() {
+	touch /tmp/loads-end
+	wait "$load" || fail "the load has failed: $(cat /tmp/load)"
+	say "the load was right $(loads) times"
 }
 
 target_goes() {

@@ -27,18 +27,7 @@ all_are() { [ "$(states)" = "$1" ]; }
 until_true 20 "optimized paths" all_are optimized
 
 say "load on namespace 2 all the while: random writes, verified, again and again"
-(
-	while [ ! -e /tmp/enough ]; do
-		fio --name=load --filename="$disk" --rw=randwrite --bs=16k --size=1m --ioengine=libaio --direct=1 \
-			--iodepth=4 --verify=crc32c --verify_fatal=1 --output-format=terse >/tmp/load 2>&1 || exit 1
-		echo right >>/tmp/loads
-	done
-) &
-load=$!
-loads() { wc -l </tmp/loads; }
-more_loads() { [ "$(loads)" -gt "$1" ]; }
-: >/tmp/loads
-until_true 60 "the first load" more_loads 0
+start_loads "$disk" 1m
 
 echo "make it inaccessible"
 until_true 60 "inaccessible paths" all_are inaccessible
@@ -49,28 +38,22 @@ late=$!
 [ "$(dd if="$namespace" bs=4096 count=1 iflag=direct status=none | wc -c)" = 4096 ] || fail "namespace 1 is not in the group"
 sleep 2
 kill -0 $late || fail "IO went on without a path"
-held=$(loads)
 
 echo "make it optimized"
 until_true 60 "optimized paths" all_are optimized
 wait $late || fail "IO that waited for a path failed"
-until_true 60 "the load to go on" more_loads "$held"
+another_load
 
 echo "make it non-optimized"
 until_true 60 "non-optimized paths" all_are non-optimized
-held=$(loads)
-until_true 60 "the load to go on, as there is no better path" more_loads $((held + 1))
+another_load # there is no better path
 
 echo "make it optimized"
 until_true 60 "optimized paths" all_are optimized
 
 say "a path goes under load"
 run nvme disconnect -d "$(controllers | head -n 1)"
-held=$(loads)
-until_true 60 "the load to go on over the other path" more_loads $((held + 1))
-
-touch /tmp/enough
-wait $load || fail "fio failed: $(cat /tmp/load)"
-say "the load was right $(loads) times"
+another_load
+end_loads
 disconnect
 finish

@@ -40,37 +40,21 @@ done
 
 echo round-robin >"$(dirname "$(grep -lx "$NQN" /sys/class/nvme-subsystem/*/subsysnqn)")/iopolicy"
 ios() { awk '{print $1 + $5}' "/sys/class/nvme/$1"/nvme*c*n*/stat; }
-verified() { # verified ARGUMENT...
-	fio --name=verify --filename="$namespace" --rw=randwrite --bs=16k --ioengine=libaio --direct=1 --iodepth=4 --verify=crc32c \
-		--verify_fatal=1 --output-format=terse "$@"
-}
-run verified --size=8m
+start_loads "$namespace" 2m
+another_load
 for one in $first $other; do
 	[ "$(ios "$one")" -gt 100 ] || fail "$one had $(ios "$one") of the IOs"
 done
 
-say "one device is removed under load: the load goes on by the other"
-: >/tmp/loads
-(
-	while [ ! -e /tmp/enough ]; do
-		verified --size=2m >/tmp/load 2>&1 || exit 1
-		echo right >>/tmp/loads
-	done
-) &
-load=$!
-loads() { wc -l </tmp/loads; }
-more_loads() { [ "$(loads)" -gt "$1" ]; }
-until_true 60 "the first load" more_loads 0
+say "one device is removed under load, which goes on by the other"
 # It ends when the last program lets go of the device, which librdmacm does at the end of the process.
 rdma link delete rxe1 &
 removal=$!
 only_first() { [ "$(controllers)" = "$first" ]; }
 until_true 120 "the host's kernel to let go of $other" only_first
 until_true 60 "the target to notice it" grep -q 'the RDMA device of this address was removed' /tmp/target.log
-until_true 120 "the load to go on" more_loads "$(($(loads) + 1))"
-touch /tmp/enough
-wait $load || fail "the load has failed: $(cat /tmp/load)"
-say "$(loads) loads are right"
+another_load
+end_loads
 shows "$address.* RDMA" gimbal ctl --socket /tmp/admin.sock connections
 ! grep -q "$second" /tmp/output || fail "there are connections by the removed device"
 kill -0 "$target" || fail "the target has ended"

@@ -27,14 +27,7 @@ begin
 connect
 
 say "load on namespace 1 all the while: random writes, verified, again and again"
-(
-	while [ ! -e /tmp/enough ]; do
-		fio --name=load --filename="$namespace" --rw=randwrite --bs=16k --size=2m --ioengine=libaio --direct=1 \
-			--iodepth=4 --rate_iops=100 --verify=crc32c --verify_fatal=1 --output-format=terse >/tmp/load 2>&1 || exit 1
-		echo right >>/tmp/loads
-	done
-) &
-load=$!
+start_loads "$namespace" 2m --rate_iops=100
 
 has_mib() { [ "$(blockdev --getsize64 "$disk")" = $(($1 << 20)) ]; }
 writes_and_reads() { # writes_and_reads MIB: at this place of the new disk
@@ -74,8 +67,6 @@ for round in 1 2; do
 	say "round $round is right"
 done
 
-touch /tmp/enough
-wait $load || fail "fio failed: $(cat /tmp/load)"
-say "the load was right $(wc -l </tmp/loads) times"
+end_loads
 disconnect
 finish
