@@ -36,6 +36,7 @@ phase() { # phase NAME COMMAND...
 }
 
 # A full disk ends a build in its middle, with words of the compiler: the space is looked at first.
+# It is that of a run without --long, which builds several variants more.
 space() { # space GIB: what is free beside what earlier runs have built
 	local folder=${CARGO_TARGET_DIR:-target} free built
 	mkdir -p "$folder" || return

@@ -92,7 +92,7 @@ fn linux_6_1_has_a_path_by_each_of_two_devices_and_loses_one() {
     two_devices(Linux6_1);
 }
 
-/// Runs the walk of two devices. The second is on a link without another end.
+/// Runs the walk of two devices. One of them is on a link without another end.
 fn two_devices(kernel: Kernel) {
     let sockets = Scratch::for_sockets(&format!("devices-{kernel:?}"));
     walk(kernel, "rdma-devices", |walk| walk.link(&sockets, 1));

@@ -48,6 +48,7 @@ fail() {
 	echo "FAILED: $*"
 	echo "the kernel's last messages:"
 	dmesg | tail -n 30
+	[ ! -s /tmp/load ] || { echo "the load said:" && tail -n 5 /tmp/load; }
 	describe_target
 	if [ -n "${CONTROL:-}" ]; then
 		echo "in the guest of the target:"
@@ -295,7 +296,7 @@ more_loads() { [ "$(loads)" -gt "$1" ]; }
 another_load() { until_true 120 "the load to go on" more_loads $(($(loads) + 1)); }
 end_loads() {
 	touch /tmp/loads-end
-	wait "$load" || fail "the load has failed: $(cat /tmp/load)"
+	wait "$load" || fail "the load has failed"
 	say "the load was right $(loads) times"
 }
 
